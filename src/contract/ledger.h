@@ -1,0 +1,122 @@
+#pragma once
+/* The ledger: one file per slice (container or `gpuslice run`) in which its processes reserve device
+ * memory before they allocate it. The hook maps and writes it; monitor and command line read it with
+ * pread and trust nothing in it.
+ *
+ * File:  0                    HAMi v1.2 region, mirrored for HAMi's own monitor (contract/hami_region.h)
+ *        GS_LEDGER_OFFSET     struct gs_ledger: head, slots, shares, log ring
+ *        + sizeof             n_devices x struct gs_ledger_device
+ *
+ * Rules that keep it right after SIGKILL at any instruction (docs/protocol/ledger.md):
+ *  - a word of a slot is written by the slot's owner alone, or by a reaper once the owner is dead;
+ *  - bytes move downstream only: pending -> held or extra -> share; a reader that sums reads upstream
+ *    before downstream and so never misses a byte that exists (it may count one twice);
+ *  - slots never move. Liveness = kernel record lock on byte `slot` of the file, and (pid, start time).
+ *
+ * Units: bytes; nanoseconds of CLOCK_REALTIME; percent of one device. Byte order: host. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "contract/hami_region.h"
+
+#define GS_LEDGER_MAGIC   0x3152474c45445347ull /* "GSDELGR1" in memory */
+#define GS_LEDGER_VERSION 1u
+#define GS_LEDGER_DEVICES 64u
+#define GS_LEDGER_SLOTS   1024u
+#define GS_LEDGER_SHARES  1024u
+#define GS_LEDGER_RING    512u
+#define GS_LEDGER_PAGE    4096u
+/** Where our part begins: the mirror's size rounded up to a page. */
+#define GS_LEDGER_OFFSET 2011136u
+
+/** One process of the slice. */
+struct gs_ledger_slot {
+    uint64_t owner;       /**< 0 free; else pid << 32 | low 32 bits of start_ticks. Claimed by CAS. */
+    uint64_t start_ticks; /**< /proc/<pid>/stat field 22, clock ticks since boot */
+    uint32_t pid;         /**< in the namespace of the process */
+    uint32_t host_pid;    /**< 0 unknown; written by a daemon */
+    uint32_t flags;       /**< GS_SLOT_* */
+    uint32_t reserved0;
+    uint64_t claimed_ns;
+    char comm[16];
+    uint64_t reserved[9];
+};
+#define GS_SLOT_DRIVER_SEEN 1u /**< made at least one driver call through the hook */
+#define GS_SLOT_UNHELD      2u /**< did something the hook cannot hold (dlmopen of a driver) */
+
+/** Memory that several processes hold: exported by one, imported by others. Its bytes are in
+ *  gs_ledger_device.share_bytes[index] as long as one holder lives, in nobody's `held`. */
+struct gs_ledger_share {
+    uint64_t state;  /**< GS_SHARE_* in the low 8 bits, slot + 1 that set it in bits 8..23, generation above */
+    uint64_t key[2]; /**< identity of the handle, as exporter and importer both compute it */
+    uint32_t device; /**< index in this ledger */
+    uint32_t creator; /**< slot of the exporter */
+    uint64_t holders[GS_LEDGER_SLOTS / 64]; /**< one bit per slot */
+};
+#define GS_SHARE_FREE    0u
+#define GS_SHARE_CLAIMED 1u
+#define GS_SHARE_LIVE    2u
+#define GS_SHARE_DYING   3u
+
+/** One line of the log ring, newest overwrites oldest. Text is made by the reader (contract/reason.def). */
+struct gs_ledger_event {
+    uint64_t seq; /**< 0 empty; odd while written; else 2 x (position + 1) */
+    uint64_t time_ns;
+    uint32_t pid;
+    uint16_t reason; /**< enum gs_reason */
+    uint16_t device; /**< index in this ledger, 0xffff none */
+    uint64_t arg[4]; /**< meaning per reason */
+    char what[40];   /**< driver function or file, NUL padded */
+    uint64_t reserved[2];
+};
+
+struct gs_ledger {
+    uint64_t magic; /**< stored last by the creator: non-zero means complete */
+    uint32_t version;
+    uint32_t n_devices;  /**< <= GS_LEDGER_DEVICES; fixed at creation */
+    uint64_t file_bytes; /**< whole file, mirror included */
+    uint64_t quota_generation;
+    uint64_t slot_high;  /**< slots at and above this index were never claimed */
+    uint64_t share_high; /**< likewise for shares */
+    uint64_t ring_next;  /**< events written so far */
+    uint64_t refusals;   /**< allocations refused since creation */
+    uint64_t unmatched;  /**< releases larger than what was held; saturated to zero */
+    uint64_t created_ns;
+    uint64_t reserved[502];
+    struct gs_ledger_slot slot[GS_LEDGER_SLOTS];
+    struct gs_ledger_share share[GS_LEDGER_SHARES];
+    struct gs_ledger_event ring[GS_LEDGER_RING];
+};
+
+struct gs_ledger_device {
+    char uuid[96];           /**< "GPU-…" or "MIG-…", NUL padded */
+    uint64_t limit_bytes;    /**< UINT64_MAX none */
+    uint64_t physical_bytes; /**< 0 until a process has asked the driver */
+    uint64_t context_bytes;  /**< what one context costs on this card; 0 until learnt */
+    uint32_t core_pct;       /**< 0..100; 100 none */
+    uint32_t policy;         /**< enum gs_policy */
+    uint64_t refusals;
+    uint64_t reserved[495];
+    uint64_t pending[GS_LEDGER_SLOTS];
+    uint64_t held[GS_LEDGER_SLOTS];
+    uint64_t extra[GS_LEDGER_SLOTS]; /**< contexts, modules: what the driver took beside allocations */
+    uint64_t share_bytes[GS_LEDGER_SHARES];
+};
+
+_Static_assert(GS_HAMI_REGION_BYTES <= GS_LEDGER_OFFSET, "the mirror fits before our part");
+_Static_assert(GS_LEDGER_OFFSET % GS_LEDGER_PAGE == 0, "our part is page aligned");
+_Static_assert(sizeof(struct gs_ledger_slot) == 128, "slot layout");
+_Static_assert(sizeof(struct gs_ledger_share) == 160, "share layout");
+_Static_assert(sizeof(struct gs_ledger_event) == 112, "event layout");
+_Static_assert(offsetof(struct gs_ledger, slot) == GS_LEDGER_PAGE, "slots start on a page");
+_Static_assert(sizeof(struct gs_ledger) % 8 == 0, "devices are aligned");
+_Static_assert(offsetof(struct gs_ledger_device, pending) == GS_LEDGER_PAGE, "device layout");
+_Static_assert(sizeof(struct gs_ledger_device) == GS_LEDGER_PAGE + 4 * 8192, "device layout");
+
+/** Bytes of a whole ledger file for n_devices. */
+static inline uint64_t gs_ledger_file_bytes(uint32_t n_devices)
+{
+    return GS_LEDGER_OFFSET + sizeof(struct gs_ledger) +
+           (uint64_t)n_devices * sizeof(struct gs_ledger_device);
+}

@@ -1,0 +1,81 @@
+#pragma once
+/* The engine: finds the real driver, attaches the slice's ledger once, survives re-entry, fork and exec.
+ *
+ * Knows no vendor: the library that links it defines `gs_hook_vendor`. Nothing happens in the
+ * constructor; real work starts at the first driver call (gs_engine_enter). */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/cleanup.h"
+
+/** One driver function with a wrapper. Rows are sorted by symbol within a library. */
+struct gs_hook_row {
+    const char *symbol;
+    void *wrapper;
+    void **real; /**< filled by the engine; NULL where this driver lacks the function */
+};
+
+/** One driver library. */
+struct gs_hook_lib {
+    const char *soname;  /**< "libcuda.so.1" */
+    const char *prefix;  /**< names the look-up interposer considers: "cu" */
+    const struct gs_hook_row *rows;
+    uint32_t n_rows;
+};
+
+/** A card as the driver names it. */
+struct gs_hook_card {
+    char uuid[96];
+    uint64_t physical_bytes;
+};
+
+struct gs_hook_vendor {
+    const char *name;
+    const struct gs_hook_lib *libs;
+    uint32_t n_libs;
+    /** List the cards this container can see, in the order HAMi's `_<i>` variables count them.
+     *  Called once, only where limits come from the environment. Returns the count or -errno. */
+    int (*enumerate)(struct gs_hook_card *ret_cards, uint32_t max);
+};
+extern const struct gs_hook_vendor gs_hook_vendor;
+
+/** Page-sized so that the kernel can wipe it in a forked child (MADV_WIPEONFORK): all zero there, which
+ *  is the state "nothing done yet". One load of `ready` is all a launch pays. */
+struct gs_engine_state {
+    _Alignas(4096) uint32_t ready; /**< 1: attached, nothing to do on the fast path */
+    uint32_t resolved;             /**< 1: real addresses known in this process */
+    uint32_t slot_plus1;           /**< our slot in the ledger; 0 none */
+    uint32_t closed;               /**< 1: no usable quota or ledger: refuse device memory */
+};
+extern struct gs_engine_state gs_engine __attribute__((visibility("hidden")));
+extern _Thread_local uint32_t gs_engine_depth __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/** Do what is still to be done (resolve, attach, claim). Idempotent; safe against re-entry from the
+ *  loader or the driver; keeps errno. */
+void gs_engine_start(void);
+/** Only find the driver's addresses; used by look-up rows. */
+void gs_engine_resolve(void);
+
+/** True: we are the outermost call and everything is set up; pair with gs_engine_leave().
+ *  False: a nested call; go straight to the driver. */
+static inline bool gs_engine_enter(void)
+{
+    if (GS_UNLIKELY(gs_engine_depth != 0))
+        return false;
+    gs_engine_depth = 1;
+    if (GS_UNLIKELY(gs_engine.ready == 0))
+        gs_engine_start();
+    return true;
+}
+
+static inline void gs_engine_leave(void)
+{
+    gs_engine_depth = 0;
+}
+
+/** Wrapper for a driver's address, or the address itself where it has none. */
+void *gs_engine_translate(void *real);
+
+/** Ledger index for a UUID; -ENODEV when it is not in the grant, -ESHUTDOWN when there is no ledger. */
+int gs_engine_device(const char *uuid);
