@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Build and stage: release -> build/stage, asan -> build/stage-asan, tsan -> build/stage-tsan.
+# `steps` is the release build with labelled kill points, for the crash matrix.
+# With GS_WITH_TESTS=1 the test programs are built too.
+set -euo pipefail
+cd "$GS_ROOT"
+. tools/lib.sh
+
+kind="${1:-release}"
+opts=()
+stage="$PWD/build/stage-$kind"
+case "$kind" in
+    release) stage="$PWD/build/stage" ;;
+    asan) opts=(-Db_sanitize=address,undefined -Db_lundef=false --buildtype=debugoptimized) ;;
+    tsan) opts=(-Db_sanitize=thread -Db_lundef=false --buildtype=debugoptimized) ;;
+    steps) opts=(-Dsteps=true) ;;
+    *) die "unknown build '$kind' (release, asan, tsan)" ;;
+esac
+tests=false
+if [ -n "${GS_WITH_TESTS:-}" ] || [ -f "build/$kind/.tests" ]; then tests=true; fi
+if [ "$tests" = true ]; then tools/deps.sh test; else tools/deps.sh build; fi
+say "build $kind"
+if [ ! -f "build/$kind/build.ninja" ]; then
+    rm -rf "build/$kind"
+    meson setup "build/$kind" --prefix="$stage" -Dtests=$tests "${opts[@]}" >&2
+elif [ "$tests" = true ] && [ ! -f "build/$kind/.tests" ]; then
+    meson configure "build/$kind" -Dtests=true >&2
+fi
+if [ "$tests" = true ]; then touch "build/$kind/.tests"; fi
+ninja -C "build/$kind" >&2
+meson install -C "build/$kind" --no-rebuild --quiet >&2
+ln -sfn "build/$kind/compile_commands.json" compile_commands.json

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Rooms, sizes, format, headers that compile alone, static analysis.
+set -uo pipefail
+cd "$GS_ROOT"
+. tools/lib.sh
+tools/deps.sh test || exit 1
+GS_WITH_TESTS=1 tools/build.sh release || exit 1
+rc=0
+check() {
+    say "lint: $1"
+    shift
+    "$@" >&2 || rc=1
+}
+
+format() { git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'bench/*.c' 'fuzz/*.c' | xargs clang-format --dry-run -Werror; }
+headers_alone() {
+    local h bad=0
+    for h in $(git ls-files 'src/*.h'); do
+        printf '#include "%s"\nextern int gs_not_empty;\n' "${h#src/}" |
+            gcc -std=c17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -Isrc -Ibuild/release/src -fsyntax-only -xc - || bad=1
+    done
+    return $bad
+}
+banned() { ! git grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|localtime|gmtime|atoi|atol)\s*\(' -- 'src/*.c' 'src/*.h'; }
+unfinished() { ! git grep -nE '(TODO|FIXME|XXX)([^(]|$)' -- src tests bench fuzz tools ':!tools/lint.sh'; }
+tidy() {
+    git ls-files 'src/*.c' | grep -v '/sim/cudart' | xargs -P 2 -n 8 clang-tidy -p build/release --quiet 2>/dev/null |
+        grep -E 'warning:|error:' && return 1 || return 0
+}
+
+check rooms python3 tools/check_rooms.py
+check sizes python3 tools/check_sizes.py
+check format format
+check "headers compile alone" headers_alone
+check "banned functions" banned
+check "marks of unfinished work" unfinished
+check "hook binary" python3 tools/check_hook_binary.py build/stage/lib/gpuslice/libvgpu.so
+check clang-tidy tidy
+exit $rc

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Run a command with simulated cards in place of drivers.
+set -euo pipefail
+. "$GS_ROOT/tools/lib.sh"
+
+usage() {
+    cat <<'EOF'
+usage: ./dev sim [OPTIONS] -- CMD...
+  --vendor V        nvidia (default)
+  --cards N         number of cards (1)
+  --memory SIZE     memory of each card (8Gi)
+  --model NAME      name the card reports
+  --overhead SIZE   what a context costs (0)
+  --granularity G   2Mi, or `random`
+  --zero-cost       no modelled time, no system calls on hot paths
+  --cudart 12|13    preload the simulator's CUDA runtime of that major version
+  --keep NAME       name the cards; they stay until `./dev sim --stop NAME`; calls with one NAME share them
+  --stop NAME       end kept cards
+Standard output and exit status are CMD's.
+EOF
+}
+
+vendor=nvidia keep='' preload=''
+export GPUSLICE_SIM_CARDS=1 GPUSLICE_SIM_MEMORY=8Gi
+base="/dev/shm/gpuslice-sim-$(id -u)"
+value() { [ $# -ge 2 ] || die "sim: $1 needs a value"; }
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --zero-cost) export GPUSLICE_SIM_MODE=zero-cost && shift && continue ;;
+        -h | --help) usage && exit 0 ;;
+        --) shift && break ;;
+        -*) value "$@" ;;
+        *) break ;;
+    esac
+    case "$1" in
+        --vendor) vendor="$2" ;;
+        --cards) GPUSLICE_SIM_CARDS="$2" ;;
+        --memory) GPUSLICE_SIM_MEMORY="$2" ;;
+        --model) export GPUSLICE_SIM_MODEL="$2" ;;
+        --overhead) export GPUSLICE_SIM_OVERHEAD="$2" ;;
+        --granularity) export GPUSLICE_SIM_GRANULARITY="$2" ;;
+        --cudart) preload="libcudart.so.$2" ;;
+        --keep) keep="$2" ;;
+        --stop)
+            [[ "$2" != */* && -n "$2" ]] || die "sim: bad name '$2'"
+            rm -rf "$base/kept-$2"
+            exit 0
+            ;;
+        *) die "sim: unknown option '$1'" ;;
+    esac
+    shift 2
+done
+[ $# -gt 0 ] || { usage >&2 && exit 2; }
+[[ "$keep" != */* ]] || die "sim: bad name '$keep'"
+stage="$GS_ROOT/build/stage"
+lib="$stage/lib/gpuslice/sim/$vendor"
+[ -d "$lib" ] || "$GS_ROOT/tools/build.sh" release
+[ -d "$lib" ] || die "sim: no simulated cards for vendor '$vendor'"
+
+cd "$GS_CALLER_DIR"
+install -d -m 0700 "$base"
+if [ -n "$keep" ]; then
+    export GPUSLICE_SIM_DIR="$base/kept-$keep"
+    mkdir -p "$GPUSLICE_SIM_DIR"
+else
+    GPUSLICE_SIM_DIR="$(mktemp -d "$base/run-XXXXXX")"
+    export GPUSLICE_SIM_DIR
+    trap 'rm -rf "$GPUSLICE_SIM_DIR"' EXIT
+fi
+export PATH="$stage/bin:$PATH"
+export LD_LIBRARY_PATH="$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+[ -z "$preload" ] || export LD_PRELOAD="$lib/$preload${LD_PRELOAD:+:$LD_PRELOAD}"
+rc=0
+"$@" || rc=$?
+exit "$rc"
