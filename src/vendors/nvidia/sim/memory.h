@@ -1,0 +1,60 @@
+#pragma once
+/* Memory as this process sees it: address -> allocation. Device memory lies in the mapping of its
+ * card (address = base + offset) or, for virtual-memory mappings, in reserved ranges; host memory
+ * that was pinned or registered is known too. Guard: gs_sim_self.lock. */
+
+#include <stdint.h>
+
+#include "vendors/nvidia/sim/card.h"
+#include "vendors/nvidia/sim/context.h"
+
+/** One allocation, as the pointer queries report it. */
+struct gs_sim_range {
+    CUdeviceptr start;
+    size_t size;   /* as asked for */
+    size_t length; /* address space taken */
+    uint32_t kind; /* enum gs_sim_range_kind */
+    uint32_t card;
+    CUdevice device;
+    struct gs_sim_ctx *ctx; /* may be NULL */
+    struct gs_sim_id id;    /* physical memory; index GS_SIM_NONE: none */
+    uint32_t flags;         /* of the host allocation, or of the reservation */
+    uint64_t buffer_id;     /* unique in the process */
+    void *owner;            /* pool, or reservation */
+};
+
+enum gs_sim_range_kind {
+    GS_SIM_RANGE_NONE = 0,
+    GS_SIM_RANGE_DEVICE, /* cuMemAlloc, pitch */
+    GS_SIM_RANGE_MANAGED,
+    GS_SIM_RANGE_POOL,       /* cuMemAllocAsync */
+    GS_SIM_RANGE_IMPORT,     /* cuIpcOpenMemHandle, cuMemPoolImportPointer */
+    GS_SIM_RANGE_MAPPED,     /* cuMemMap */
+    GS_SIM_RANGE_HOST,       /* cuMemHostAlloc, cuMemAllocHost */
+    GS_SIM_RANGE_REGISTERED, /* cuMemHostRegister */
+};
+
+/** The allocation that contains `ptr`. Takes the process lock.
+ *  Returns CUDA_SUCCESS with a copy in *ret, or CUDA_ERROR_INVALID_VALUE. */
+CUresult gs_memory_find(CUdeviceptr ptr, struct gs_sim_range *ret);
+
+/** Whether [ptr, ptr + n) lies wholly in one known allocation, or in neighbouring mappings. */
+int gs_memory_is_valid(CUdeviceptr ptr, size_t n);
+
+/** Pools for graph memory nodes: memory of a device's graph pool of this process.
+ *  `take` charges at least `bytes` (chunked as pools are); `give` returns it to the graph pool,
+ *  which keeps it until gs_memory_graph_trim(). Attributes as cuDeviceGetGraphMemAttribute. */
+CUresult gs_memory_graph_take(struct gs_sim_ctx *ctx, size_t bytes, CUdeviceptr *ret_ptr);
+CUresult gs_memory_graph_give(CUdeviceptr ptr);
+CUresult gs_memory_graph_trim(CUdevice device);
+CUresult gs_memory_graph_get(CUdevice device, CUgraphMem_attribute attr, uint64_t *ret_value);
+CUresult gs_memory_graph_reset_high(CUdevice device, CUgraphMem_attribute attr);
+
+/** Memory of a module's global variables or a stream-private need: plain device memory of a
+ *  context, freed by gs_memory_free() or with the context. */
+CUresult gs_memory_alloc(struct gs_sim_ctx *ctx, size_t bytes, CUdeviceptr *ret_ptr);
+CUresult gs_memory_free(CUdeviceptr ptr);
+
+/** Called at synchronisation points of a context (stream, event, context): pools of the device
+ *  return what exceeds their release threshold. */
+void gs_memory_synchronized(struct gs_sim_ctx *ctx);
