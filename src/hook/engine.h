@@ -37,6 +37,9 @@ struct gs_hook_vendor {
     /** List the cards this container can see, in the order HAMi's `_<i>` variables count them.
      *  Called once, only where limits come from the environment. Returns the count or -errno. */
     int (*enumerate)(struct gs_hook_card *ret_cards, uint32_t max);
+    /** Drop what the vendor remembers of this process's allocations: called where the engine resets the
+     *  object table (forked child, before anything else runs in it). May be NULL. */
+    void (*forget)(void);
 };
 extern const struct gs_hook_vendor gs_hook_vendor;
 
@@ -79,3 +82,9 @@ void *gs_engine_translate(void *real);
 
 /** Ledger index for a UUID; -ENODEV when it is not in the grant, -ESHUTDOWN when there is no ledger. */
 int gs_engine_device(const char *uuid);
+
+/** Address of the driver's own function, for rows that have no wrapper too. NULL when the library is not
+ *  loaded in this process or lacks it. Slow: callers keep the answer. */
+void *gs_engine_symbol(uint32_t lib, const char *name);
+/** Load vendor library number `lib` by its soname if the program has not. 0 or -ENOENT. */
+GS_WUR int gs_engine_load(uint32_t lib);
