@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# The main job, shown: real programs held to a limit, two slices on one card, a refusal and its reason.
+# Without a GPU the card is simulated; --real uses the one you have.
+set -euo pipefail
+cd "$GS_ROOT"
+. tools/lib.sh
+
+real=false
+[ "${1:-}" != --real ] || real=true
+tools/deps.sh build
+apt_install ffmpeg python3-venv
+venv_install tools/demo-requirements.txt
+tools/build.sh release
+export PATH="$PWD/build/stage/bin:$PATH"
+python="$PWD/.venv/bin/python"
+
+work="$(mktemp -d)"
+export XDG_RUNTIME_DIR="$work/run"
+mkdir -m 0700 "$XDG_RUNTIME_DIR"
+name="demo-$$"
+cleanup() {
+    kill $(jobs -p) 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$work"
+    $real || ./dev sim --stop "$name"
+}
+trap cleanup EXIT
+on_card() { if $real; then "$@"; else ./dev sim --memory 8Gi --keep "$name" -- "$@"; fi; }
+show() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
+expect() { # expect STATUS TEXT COMMAND...: run it, show it, insist
+    local want="$1" text="$2" rc=0
+    shift 2
+    show "${@/#$python/python}"
+    on_card "$@" >"$work/out" 2>&1 || rc=$?
+    sed 's/^/    /' "$work/out"
+    [ "$rc" = "$want" ] || die "demo: status $rc, expected $want"
+    grep -q "$text" "$work/out" || die "demo: expected to read: $text"
+}
+
+say "1. a Python program sees a 2 GiB card, and gets no more"
+expect 0 "refused: CUDA_ERROR_OUT_OF_MEMORY" gpuslice run --memory 2Gi -- "$python" tools/demo_client.py
+
+say "2. ffmpeg's CUDA filters, unmodified: fits in 256 MiB, is refused under 8 MiB"
+filter=(ffmpeg -v error -init_hw_device cuda=cu:0 -filter_hw_device cu -f lavfi -i)
+tail=(-vf "format=yuv420p,hwupload_cuda,hwdownload,format=yuv420p" -f md5 -)
+if ! $real; then
+    expect 0 "MD5=" gpuslice run --memory 256Mi -- "${filter[@]}" testsrc=s=320x240:d=0.2 "${tail[@]}"
+    expect 1 "CUDA_ERROR_OUT_OF_MEMORY" gpuslice run --memory 8Mi -- "${filter[@]}" testsrc=s=3840x2160:d=0.2 "${tail[@]}"
+fi
+
+say "3. two slices share one card"
+for s in alice:3Gi bob:4Gi; do
+    on_card gpuslice run --name "${s%:*}" --memory "${s#*:}" -- "$python" tools/demo_client.py --hold "$work/${s%:*}" &
+done
+for s in alice bob; do
+    until [ -e "$work/$s" ]; do
+        kill -0 "$!" 2>/dev/null || die "demo: a slice ended early"
+        sleep 0.1
+    done
+done
+expect 0 "alice" gpuslice top --once
+$real || expect 125 "alice\|bob\|promised\|GiB" gpuslice run --memory 2Gi -- true
+
+say "4. kill -9 leaks nothing"
+pkill -9 -f "demo_client.py --hold $work/alice" || true
+expect 0 "bob" gpuslice top --once
+if grep -q alice "$work/out"; then
+    sleep 0.5
+    on_card gpuslice top --once >"$work/out" 2>&1
+    ! grep -q alice "$work/out" || die "demo: a dead slice is still listed"
+fi
+expect 0 "cuMemAlloc" gpuslice log bob
+say "that is the main job; ./dev help for more"
