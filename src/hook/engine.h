@@ -1,5 +1,6 @@
 #pragma once
-/* The engine: finds the real driver, attaches the slice's ledger once, survives re-entry, fork and exec.
+/* The engine: finds the real driver, attaches the slice's ledger once, survives re-entry, fork and
+ * exec.
  *
  * Knows no vendor: the library that links it defines `gs_hook_vendor`. Nothing happens in the
  * constructor; real work starts at the first driver call (gs_engine_enter). */
@@ -9,20 +10,21 @@
 
 #include "core/cleanup.h"
 
-/** One driver function with a wrapper. Rows are sorted by symbol within a library. */
+/** One driver function with a wrapper. Rows are sorted by symbol (strcmp) within a library. */
 struct gs_hook_row {
     const char *symbol;
     void *wrapper;
-    void **real; /**< filled by the engine; NULL where this driver lacks the function */
+    void **real; /**< filled by the engine; left as it was where this driver lacks the function */
 };
 
 /** One driver library. */
 struct gs_hook_lib {
-    const char *soname;  /**< "libcuda.so.1" */
-    const char *prefix;  /**< names the look-up interposer considers: "cu" */
+    const char *soname; /**< "libcuda.so.1" */
+    const char *prefix; /**< names the look-up interposer considers: "cu" */
     const struct gs_hook_row *rows;
     uint32_t n_rows;
 };
+#define GS_HOOK_LIBS_MAX 8u
 
 /** A card as the driver names it. */
 struct gs_hook_card {
@@ -37,27 +39,39 @@ struct gs_hook_vendor {
     /** List the cards this container can see, in the order HAMi's `_<i>` variables count them.
      *  Called once, only where limits come from the environment. Returns the count or -errno. */
     int (*enumerate)(struct gs_hook_card *ret_cards, uint32_t max);
-    /** Drop what the vendor remembers of this process's allocations: called where the engine resets the
-     *  object table (forked child, before anything else runs in it). May be NULL. */
+    /** Drop what the vendor remembers of this process's allocations: called where the engine resets
+     * the object table (forked child, before anything else runs in it). May be NULL. */
     void (*forget)(void);
 };
 extern const struct gs_hook_vendor gs_hook_vendor;
 
-/** Page-sized so that the kernel can wipe it in a forked child (MADV_WIPEONFORK): all zero there, which
- *  is the state "nothing done yet". One load of `ready` is all a launch pays. */
+#ifdef __aarch64__
+#define GS_ENGINE_PAGE 65536 /* the largest page size of the architecture */
+#else
+#define GS_ENGINE_PAGE 4096
+#endif
+
+/** Has pages to itself, so that the kernel can wipe it in a forked child (MADV_WIPEONFORK): all
+ * zero there, which is the state "nothing done yet". One load of `ready` is all a launch pays.
+ *  Where the kernel cannot wipe (before 4.14) `ready` stays 0 and each call compares the pid. */
 struct gs_engine_state {
-    _Alignas(4096) uint32_t ready; /**< 1: attached, nothing to do on the fast path */
-    uint32_t resolved;             /**< 1: real addresses known in this process */
-    uint32_t slot_plus1;           /**< our slot in the ledger; 0 none */
-    uint32_t closed;               /**< 1: no usable quota or ledger: refuse device memory */
+    _Alignas(GS_ENGINE_PAGE) uint32_t ready; /**< 1: attached, nothing to do on the fast path */
+    uint32_t slot_plus1;                     /**< our slot in the ledger; 0 none */
+    uint32_t closed;    /**< 1: no usable quota or ledger: refuse device memory */
+    uint32_t once;      /**< engine.c: futex word of gs_engine_start */
+    uint32_t resolving; /**< engine.c: futex word of the resolver */
+    uint32_t mark;      /**< engine.c: 0 in a child that has not started */
+    uint32_t unheld;    /**< 1: code was loaded where the hook cannot see it (dlmopen) */
 };
 extern struct gs_engine_state gs_engine __attribute__((visibility("hidden")));
-extern _Thread_local uint32_t gs_engine_depth __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern _Thread_local uint32_t gs_engine_depth
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/** Do what is still to be done (resolve, attach, claim). Idempotent; safe against re-entry from the
- *  loader or the driver; keeps errno. */
+/** Do what is still to be done: find the addresses of driver libraries that are loaded, attach the
+ *  ledger, claim a slot. Idempotent; safe against re-entry from the loader or the driver; other
+ * threads wait; keeps errno. Loads nothing. */
 void gs_engine_start(void);
-/** Only find the driver's addresses; used by look-up rows. */
+/** Only find the driver's addresses, in the libraries that are loaded by now. */
 void gs_engine_resolve(void);
 
 /** True: we are the outermost call and everything is set up; pair with gs_engine_leave().
@@ -67,7 +81,8 @@ static inline bool gs_engine_enter(void)
     if (GS_UNLIKELY(gs_engine_depth != 0))
         return false;
     gs_engine_depth = 1;
-    if (GS_UNLIKELY(gs_engine.ready == 0))
+    /* pairs with the release in gs_engine_start: who sees it sees ledger and slot */
+    if (GS_UNLIKELY(__atomic_load_n(&gs_engine.ready, __ATOMIC_ACQUIRE) == 0))
         gs_engine_start();
     return true;
 }
@@ -80,11 +95,13 @@ static inline void gs_engine_leave(void)
 /** Wrapper for a driver's address, or the address itself where it has none. */
 void *gs_engine_translate(void *real);
 
-/** Ledger index for a UUID; -ENODEV when it is not in the grant, -ESHUTDOWN when there is no ledger. */
+/** Ledger index for a UUID; -ENODEV when it is not in the grant, -ESHUTDOWN when there is no
+ * ledger. */
 int gs_engine_device(const char *uuid);
 
-/** Address of the driver's own function, for rows that have no wrapper too. NULL when the library is not
- *  loaded in this process or lacks it. Slow: callers keep the answer. */
+/** Address of the driver's own function, for rows that have no wrapper too. NULL when the library
+ * is not loaded in this process or lacks it. Slow: callers keep the answer. */
 void *gs_engine_symbol(uint32_t lib, const char *name);
-/** Load vendor library number `lib` by its soname if the program has not. 0 or -ENOENT. */
+/** Load vendor library number `lib` by its soname if the program has not, and find its addresses.
+ * At any depth. Returns 0; -ENOENT this machine has none. */
 GS_WUR int gs_engine_load(uint32_t lib);

@@ -1,0 +1,162 @@
+#include "hook/engine.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "hook/elf.h"
+#include "hook/futex.h"
+#include "hook/lookup.h"
+#include "hook/track.h"
+#include "hook/xlate.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+int gs_attach(void);
+void gs_attach_forget(void);
+int gs_attach_device(const char *uuid);
+
+/* Lock order: gs_engine.once, then gs_engine.resolving. The driver and the loader's load lock may
+ * be taken under `once` (attaching may have to ask the driver for its cards), never under
+ * `resolving`: look-ups take that one from inside constructors, where the loader's lock is held. */
+
+struct gs_engine_state gs_engine;
+_Thread_local uint32_t gs_engine_depth;
+
+/* This thread runs gs_engine_start: what it calls comes back here and must not wait for itself. */
+static _Thread_local uint32_t starting __attribute__((tls_model("initial-exec")));
+
+/* Outside the wiped page: a forked child keeps what is as true there as in its parent. */
+static struct {
+    uint32_t resolved; /* 1: the rest is final */
+    uintptr_t lo, hi;  /* the driver's segments */
+    struct gs_elf obj;
+} libs[GS_HOOK_LIBS_MAX];
+static uint32_t started;     /* 1: some process on the way to this one attached */
+static uint32_t started_pid; /* that process; read only where the page cannot be wiped */
+
+static bool is_resolved(uint32_t lib)
+{
+    /* pairs with the release in resolve_lib */
+    return __atomic_load_n(&libs[lib].resolved, __ATOMIC_ACQUIRE) != 0;
+}
+
+/** Read the addresses of a driver library that is loaded, and keep it loaded. */
+static bool resolve_lib(uint32_t lib)
+{
+    const struct gs_hook_lib *def = &gs_hook_vendor.libs[lib];
+    struct gs_elf obj;
+    if (is_resolved(lib))
+        return true;
+    if (!gs_elf_find(def->soname, &obj))
+        return false;
+    /* we are going to keep addresses of it, so it may not go when the program closes it */
+    (void)gs_lookup_open(obj.path, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+
+    gs_futex_lock(&gs_engine.resolving);
+    if (!is_resolved(lib)) {
+        for (uint32_t i = 0; i < def->n_rows; i++) {
+            void *real = gs_elf_symbol(&obj, def->rows[i].symbol, NULL);
+            if (real == NULL || gs_xlate_put(real, def->rows[i].wrapper) < 0)
+                continue; /* this driver lacks it; room there is, the vendor asserts that */
+            __atomic_store_n(def->rows[i].real, real, __ATOMIC_RELAXED);
+        }
+        libs[lib].obj = obj;
+        libs[lib].lo = obj.lo;
+        libs[lib].hi = obj.hi;
+        /* pairs with the acquire in is_resolved */
+        __atomic_store_n(&libs[lib].resolved, 1, __ATOMIC_RELEASE);
+    }
+    gs_futex_unlock(&gs_engine.resolving);
+    return true;
+}
+
+void gs_engine_resolve(void)
+{
+    for (uint32_t i = 0; i < gs_hook_vendor.n_libs; i++)
+        (void)resolve_lib(i); /* not loaded yet: a later call finds it */
+}
+
+int gs_engine_load(uint32_t lib)
+{
+    int saved = errno;
+    if (lib >= gs_hook_vendor.n_libs)
+        return -ENOENT;
+    if (!resolve_lib(lib))
+        (void)gs_lookup_open(gs_hook_vendor.libs[lib].soname, RTLD_NOW); /* the next line tells */
+    bool found = resolve_lib(lib);
+    errno = saved;
+    return found ? 0 : -ENOENT;
+}
+
+void *gs_engine_symbol(uint32_t lib, const char *name)
+{
+    if (lib >= gs_hook_vendor.n_libs || !resolve_lib(lib))
+        return NULL;
+    return gs_elf_symbol(&libs[lib].obj, name, NULL);
+}
+
+void *gs_engine_translate(void *real)
+{
+    void *wrapper = gs_xlate_get(real);
+    if (wrapper != NULL || real == NULL)
+        return wrapper != NULL ? wrapper : real;
+    for (uint32_t i = 0; i < gs_hook_vendor.n_libs; i++)
+        if (is_resolved(i) && (uintptr_t)real >= libs[i].lo && (uintptr_t)real < libs[i].hi)
+            return real; /* the driver's, and not one of our rows */
+    for (uint32_t i = 0; i < gs_hook_vendor.n_libs; i++)
+        if (!is_resolved(i) && resolve_lib(i) && (wrapper = gs_xlate_get(real)) != NULL)
+            return wrapper;
+    return real;
+}
+
+int gs_engine_device(const char *uuid)
+{
+    return gs_attach_device(uuid);
+}
+
+/** Drop what belongs to the process we were forked from. */
+static void forget_parent(void)
+{
+    gs_track_reset();
+    gs_attach_forget();
+    memset(&gs_engine, 0, offsetof(struct gs_engine_state, once));
+}
+
+static void start_locked(void)
+{
+    const uint32_t pid = (uint32_t)syscall(SYS_getpid);
+    const bool wiped = madvise(&gs_engine, sizeof gs_engine, MADV_WIPEONFORK) == 0;
+    if (started != 0 && (wiped ? gs_engine.mark == 0 : started_pid != pid))
+        forget_parent();
+    else if (gs_engine.mark != 0)
+        return;
+    started = 1;
+    started_pid = pid;
+    gs_engine.mark = 1;
+    gs_engine_resolve();
+    (void)gs_attach(); /* the gate answers by what attach found */
+    if (wiped)
+        /* pairs with the acquire in gs_engine_enter */
+        __atomic_store_n(&gs_engine.ready, 1, __ATOMIC_RELEASE);
+}
+
+void gs_engine_start(void)
+{
+    const int saved = errno;
+    const uint32_t depth = gs_engine_depth;
+    if (starting != 0)
+        return;
+    starting = 1;
+    gs_engine_depth = 1;
+    gs_futex_lock(&gs_engine.once);
+    if (__atomic_load_n(&gs_engine.ready, __ATOMIC_ACQUIRE) == 0)
+        start_locked();
+    gs_futex_unlock(&gs_engine.once);
+    gs_engine_depth = depth;
+    starting = 0;
+    errno = saved;
+}

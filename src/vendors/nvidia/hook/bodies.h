@@ -1,0 +1,34 @@
+#pragma once
+/* What each effective row does: one function per body of api.def, `gs_nv_<body>(real, <the row's
+ * own parameters>)`. Rows that share a body declare it alike.
+ *
+ *  @real    the driver's function of the row that was called; never NULL.
+ *  Called   by the wrapper (wrap.c) for the outermost call only, between gs_engine_enter() and
+ *           gs_engine_leave(): the engine has started, nested calls of the driver go straight
+ * through. A body neither enters nor leaves. Returns  what the caller of the driver gets.
+ *
+ * Launch rows have no body. */
+
+#include "vendors/nvidia/abi/cuda_types.h"
+#include "vendors/nvidia/abi/nvml_types.h"
+
+#define GS_NV_STRIP(...) __VA_ARGS__
+
+#define GS_NV_BODY(body, ret, params) ret gs_nv_##body(ret(*real) params, GS_NV_STRIP params);
+#define GS_NV_BODY_ALLOC              GS_NV_BODY
+#define GS_NV_BODY_ARRAY              GS_NV_BODY
+#define GS_NV_BODY_CTX                GS_NV_BODY
+#define GS_NV_BODY_FREE               GS_NV_BODY
+#define GS_NV_BODY_GRAPH              GS_NV_BODY
+#define GS_NV_BODY_INIT               GS_NV_BODY
+#define GS_NV_BODY_IPC                GS_NV_BODY
+#define GS_NV_BODY_LAUNCH(body, ret, params)
+#define GS_NV_BODY_LOOKUP GS_NV_BODY
+#define GS_NV_BODY_MODULE GS_NV_BODY
+#define GS_NV_BODY_POOL   GS_NV_BODY
+#define GS_NV_BODY_QUERY  GS_NV_BODY
+#define GS_NV_BODY_VMM    GS_NV_BODY
+
+#define CUDA_HOOK(symbol, class, body, ret, params, args) GS_NV_BODY_##class(body, ret, params)
+#define NVML_HOOK(symbol, class, body, ret, params, args) GS_NV_BODY_##class(body, ret, params)
+#include "vendors/nvidia/abi/api.def"

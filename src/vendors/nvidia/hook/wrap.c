@@ -1,0 +1,150 @@
+#include "vendors/nvidia/hook/bodies.h"
+
+#include <stddef.h>
+
+#include "core/cleanup.h"
+#include "hook/engine.h"
+#include "hook/xlate.h"
+#include "vendors/nvidia/hook/device.h"
+#include "vendors/nvidia/hook/driver.h"
+
+/* The exported wrappers, made from api.def, and the tables that tell the engine about them. */
+
+/* The driver's functions of the effective rows, filled by the engine. */
+#define POINTER(symbol, class, body, ret, params, args) ret(*symbol) params;
+struct real {
+#define CUDA_HOOK POINTER
+#define NVML_HOOK POINTER
+#include "vendors/nvidia/abi/api.def"
+};
+static struct real real_of;
+
+/* Answers where there is nothing to forward to. */
+#define ABSENT_CUDA(rc) ((rc) == 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE)
+#define ABSENT_NVML(rc) ((rc) == 0 ? NVML_ERROR_FUNCTION_NOT_FOUND : NVML_ERROR_LIBRARY_NOT_FOUND)
+
+/* The resolver stores these pointers while other threads run; each value is right by itself. */
+#define LOAD_REAL(symbol) __atomic_load_n(&real_of.symbol, __ATOMIC_RELAXED)
+
+/* clang-format off */
+#define WRAP(lib, symbol, body, ret, params, args)                                                 \
+    GS_EXPORT ret symbol params;                                                                   \
+    ret symbol params                                                                              \
+    {                                                                                              \
+        ret (*real) params = LOAD_REAL(symbol);                                                    \
+        if (GS_UNLIKELY(real == NULL)) {                                                           \
+            int rc = gs_engine_load(GS_DRIVER_LIB_##lib);                                         \
+            real = LOAD_REAL(symbol);                                                              \
+            if (real == NULL)                                                                      \
+                return ABSENT_##lib(rc);                                                       \
+        }                                                                                          \
+        if (!gs_engine_enter())                                                                    \
+            return real args;                                                                      \
+        ret answer = gs_nv_##body(real, GS_NV_STRIP args);                                         \
+        gs_engine_leave();                                                                         \
+        return answer;                                                                             \
+    }
+
+/* A launch costs one load and a jump. Its pointer starts at first_<symbol>, so it needs no test for
+ * NULL; slow_<symbol> runs until the engine is ready. */
+#define LAUNCH(lib, symbol, ret, params, args)                                                     \
+    static ret first_##symbol params                                                               \
+    {                                                                                              \
+        int rc = gs_engine_load(GS_DRIVER_LIB_##lib);                                             \
+        ret (*real) params = LOAD_REAL(symbol);                                                    \
+        if (real == first_##symbol)                                                                \
+            return ABSENT_##lib(rc);                                                           \
+        return real args;                                                                          \
+    }                                                                                              \
+    __attribute__((noinline, cold)) static ret slow_##symbol params                                \
+    {                                                                                              \
+        if (gs_engine_enter())                                                                     \
+            gs_engine_leave();                                                                     \
+        return LOAD_REAL(symbol) args;                                                             \
+    }                                                                                              \
+    GS_EXPORT ret symbol params;                                                                   \
+    ret symbol params                                                                              \
+    {                                                                                              \
+        if (GS_LIKELY(__atomic_load_n(&gs_engine.ready, __ATOMIC_RELAXED) != 0))                   \
+            return LOAD_REAL(symbol) args;                                                         \
+        return slow_##symbol args;                                                                 \
+    }
+/* clang-format on */
+
+#define WRAP_ALLOC                                        WRAP
+#define WRAP_ARRAY                                        WRAP
+#define WRAP_CTX                                          WRAP
+#define WRAP_FREE                                         WRAP
+#define WRAP_GRAPH                                        WRAP
+#define WRAP_INIT                                         WRAP
+#define WRAP_IPC                                          WRAP
+#define WRAP_LOOKUP                                       WRAP
+#define WRAP_MODULE                                       WRAP
+#define WRAP_POOL                                         WRAP
+#define WRAP_QUERY                                        WRAP
+#define WRAP_VMM                                          WRAP
+#define WRAP_LAUNCH(lib, symbol, body, ret, params, args) LAUNCH(lib, symbol, ret, params, args)
+
+#define CUDA_HOOK(symbol, class, body, ret, params, args)                                          \
+    WRAP_##class(CUDA, symbol, body, ret, params, args)
+#define NVML_HOOK(symbol, class, body, ret, params, args)                                          \
+    WRAP_##class(NVML, symbol, body, ret, params, args)
+#include "vendors/nvidia/abi/api.def"
+
+/* Only launch rows start at something else than NULL. */
+#define FIRST_ALLOC(symbol)
+#define FIRST_ARRAY(symbol)
+#define FIRST_CTX(symbol)
+#define FIRST_FREE(symbol)
+#define FIRST_GRAPH(symbol)
+#define FIRST_INIT(symbol)
+#define FIRST_IPC(symbol)
+#define FIRST_LAUNCH(symbol) .symbol = first_##symbol,
+#define FIRST_LOOKUP(symbol)
+#define FIRST_MODULE(symbol)
+#define FIRST_POOL(symbol)
+#define FIRST_QUERY(symbol)
+#define FIRST_VMM(symbol)
+
+static struct real real_of = {
+#define CUDA_HOOK(symbol, class, body, ret, params, args) FIRST_##class(symbol)
+#include "vendors/nvidia/abi/api.def"
+};
+
+#define ROW(symbol, class, body, ret, params, args)                                                \
+    {#symbol, (void *)(uintptr_t)symbol, (void **)&real_of.symbol},
+static const struct gs_hook_row cuda_rows[] = {
+#define CUDA_HOOK ROW
+#include "vendors/nvidia/abi/api.def"
+};
+static const struct gs_hook_row nvml_rows[] = {
+#define NVML_HOOK ROW
+#include "vendors/nvidia/abi/api.def"
+};
+
+_Static_assert(GS_ARRAY_LEN(cuda_rows) + GS_ARRAY_LEN(nvml_rows) <= GS_XLATE_SLOTS / 2,
+               "every row has room in the address table");
+
+static const struct gs_hook_lib libs[] = {
+    [GS_DRIVER_LIB_CUDA] =
+        {
+            .soname = "libcuda.so.1",
+            .prefix = "cu",
+            .rows = cuda_rows,
+            .n_rows = GS_ARRAY_LEN(cuda_rows),
+        },
+    [GS_DRIVER_LIB_NVML] =
+        {
+            .soname = "libnvidia-ml.so.1",
+            .prefix = "nvml",
+            .rows = nvml_rows,
+            .n_rows = GS_ARRAY_LEN(nvml_rows),
+        },
+};
+
+const struct gs_hook_vendor gs_hook_vendor = {
+    .name = "nvidia",
+    .libs = libs,
+    .n_libs = GS_ARRAY_LEN(libs),
+    .enumerate = gs_device_enumerate,
+};
