@@ -309,6 +309,7 @@ typedef enum {
     NVML_CLOCK_ID_CURRENT = 0,
     NVML_CLOCK_ID_APP_CLOCK_TARGET = 1,
     NVML_CLOCK_ID_APP_CLOCK_DEFAULT = 2,
+    NVML_CLOCK_ID_CUSTOMER_BOOST_MAX = 3,
     NVML_CLOCK_ID_COUNT
 } nvmlClockId_t;
 
@@ -332,7 +333,11 @@ typedef enum {
     NVML_PSTATE_UNKNOWN = 32
 } nvmlPstates_t;
 
-typedef enum { NVML_TEMPERATURE_GPU = 0, NVML_TEMPERATURE_COUNT } nvmlTemperatureSensors_t;
+typedef enum {
+    NVML_TEMPERATURE_GPU = 0,
+    NVML_TEMPERATURE_GPU_MAX = 1,
+    NVML_TEMPERATURE_COUNT
+} nvmlTemperatureSensors_t;
 
 typedef enum {
     NVML_TEMPERATURE_THRESHOLD_SHUTDOWN = 0,
