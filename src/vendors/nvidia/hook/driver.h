@@ -23,6 +23,7 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
 
 /* Sorted. A new need is one line. */
 #define GS_DRIVER_CUDA(X)                                                                          \
+    X(cuArrayDestroy)                                                                              \
     X(cuCtxDestroy_v2)                                                                             \
     X(cuCtxGetApiVersion)                                                                          \
     X(cuCtxGetCurrent)                                                                             \
@@ -50,6 +51,7 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuMemPoolGetAttribute)                                                                       \
     X(cuMemPoolTrimTo)                                                                             \
     X(cuMemRelease)                                                                                \
+    X(cuMipmappedArrayDestroy)                                                                     \
     X(cuModuleUnload)                                                                              \
     X(cuPointerGetAttribute)                                                                       \
     X(cuStreamIsCapturing)                                                                         \

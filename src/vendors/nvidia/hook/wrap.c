@@ -7,6 +7,7 @@
 #include "hook/xlate.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/init.h"
 
 /* The exported wrappers, made from api.def, and the tables that tell the engine about them. */
 
@@ -147,4 +148,5 @@ const struct gs_hook_vendor gs_hook_vendor = {
     .libs = libs,
     .n_libs = GS_ARRAY_LEN(libs),
     .enumerate = gs_device_enumerate,
+    .forget = gs_init_forget,
 };

@@ -1,0 +1,510 @@
+#include "vendors/nvidia/hook/linear.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "hook/gate.h"
+#include "hook/track.h"
+#include "vendors/nvidia/hook/block.h"
+#include "vendors/nvidia/hook/bodies.h"
+#include "vendors/nvidia/hook/context.h"
+#include "vendors/nvidia/hook/device.h"
+#include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/pool.h"
+
+/* Pitches are multiples of this on every card so far. */
+#define PITCH_ALIGNMENT 512u
+
+/* Allocators whose pieces never share a block. */
+enum { FAMILY_PLAIN, FAMILY_MANAGED };
+
+/* One call of the driver's function, whatever its row. */
+struct request {
+    const char *what;
+    /* Calls the driver. On success stores the pointer and the bytes the driver had to find. */
+    CUresult (*call)(const struct request *request, uint64_t *ret_ptr, uint64_t *ret_bytes);
+    const void *args;
+    uint64_t least; /* bytes, no driver can do with less */
+    uint64_t most;  /* bytes, reserved before the call */
+    uint32_t family;
+};
+
+/* The answer of a body that undid the driver's success. */
+static CUresult undo(uint64_t ptr)
+{
+    const struct gs_driver *cuda = gs_driver_cuda();
+
+    /* If this fails the card has lost memory we answer "out of memory" about; there is no better.
+     */
+    if (cuda->cuMemFree_v2 != NULL)
+        (void)cuda->cuMemFree_v2(ptr);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static bool is_piece(const struct gs_device *device, uint64_t bytes)
+{
+    return bytes <= device->granularity / 2;
+}
+
+static struct gs_block_owner owner_of(const struct gs_device_here *here, uint32_t family)
+{
+    return (struct gs_block_owner){
+        .granularity = here->device->granularity,
+        .serial = here->serial,
+        .dev = here->device->ledger,
+        .family = family,
+    };
+}
+
+/* Units fit 32 bits: a piece is at most half a granule, and a granule is less than 4 TiB. */
+static uint32_t units_of(uint64_t bytes)
+{
+    return (uint32_t)((bytes + GS_BLOCK_UNIT - 1) / GS_BLOCK_UNIT);
+}
+
+/* Bring a reservation of `reserved` bytes to `actual`. */
+static int settle(uint32_t dev, uint64_t reserved, uint64_t actual, const char *what)
+{
+    if (actual > reserved)
+        return gs_pool_reserve(dev, actual - reserved, GS_CHARGE_HELD, what);
+    if (actual < reserved)
+        gs_gate_release(dev, reserved - actual, GS_CHARGE_HELD);
+    return 0;
+}
+
+/* The card got the memory back: so do the books. */
+static void return_charge(uint64_t ptr, const struct gs_obj *obj, uint64_t granularity)
+{
+    struct gs_block_gone gone;
+
+    if ((obj->flags & GS_LINEAR_PIECE) == 0) {
+        if (obj->share >= 0)
+            gs_share_leave(obj->share);
+        else
+            gs_gate_release(obj->dev, obj->bytes, GS_CHARGE_HELD);
+        return;
+    }
+    gone = gs_block_remove(obj->dev, granularity, ptr, (uint64_t)obj->refs * GS_BLOCK_UNIT);
+    if (!gone.block)
+        return;
+    if (gone.share >= 0)
+        gs_share_leave(gone.share);
+    else
+        gs_gate_release(obj->dev, granularity, GS_CHARGE_HELD);
+}
+
+/* Book what the driver gave. On failure nothing stays booked and the pointer is freed. */
+static CUresult commit(const struct request *request, const struct gs_device_here *here,
+                       uint64_t ptr, uint64_t bytes, uint64_t reserved)
+{
+    uint32_t dev = here->device->ledger;
+    struct gs_obj obj = {.aux = here->serial, .dev = dev, .share = -1, .refs = 1};
+    struct gs_block_owner owner = owner_of(here, request->family);
+    uint64_t charge = gs_device_round(here->device, bytes);
+    CUresult result;
+
+    if (is_piece(here->device, bytes)) {
+        int added = gs_block_add(&owner, ptr, bytes);
+
+        if (added < 0) {
+            result = undo(ptr);
+            gs_gate_release(dev, reserved, GS_CHARGE_HELD);
+            return result;
+        }
+        charge = added == 1 ? owner.granularity : 0;
+        obj.flags = GS_LINEAR_PIECE;
+        obj.refs = units_of(bytes);
+    } else {
+        obj.bytes = charge;
+    }
+    if (settle(dev, reserved, charge, request->what) != 0) {
+        result = undo(ptr);
+        if ((obj.flags & GS_LINEAR_PIECE) != 0)
+            (void)gs_block_remove(dev, owner.granularity, ptr, bytes); /* was never charged */
+        gs_gate_release(dev, reserved, GS_CHARGE_HELD);
+        return result;
+    }
+    if (gs_track_put(GS_OBJ_LINEAR, ptr, &obj) != 0) {
+        result = undo(ptr);
+        return_charge(ptr, &obj, owner.granularity);
+        return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Reserve, call, commit. *ret_refused: the gate's answer; not 0: the driver was not asked. */
+static CUresult allocate_reserved(const struct request *request, const struct gs_device_here *here,
+                                  int *ret_refused)
+{
+    uint32_t dev = here->device->ledger;
+    uint64_t reserved = gs_device_round(here->device, request->most);
+    uint64_t ptr = 0;
+    uint64_t bytes = 0;
+    CUresult result;
+
+    *ret_refused = gs_pool_reserve(dev, reserved, GS_CHARGE_HELD, request->what);
+    if (*ret_refused != 0)
+        return gs_device_result(*ret_refused);
+    result = request->call(request, &ptr, &bytes);
+    if (result != CUDA_SUCCESS) {
+        gs_gate_release(dev, reserved, GS_CHARGE_HELD);
+        return result;
+    }
+    return commit(request, here, ptr, bytes, reserved);
+}
+
+/* No room for a fresh block, but for this piece in one we have: ask the driver without reserving.
+ */
+static CUresult allocate_in_hole(const struct request *request, const struct gs_device_here *here)
+{
+    uint32_t dev = here->device->ledger;
+    struct gs_block_owner owner = owner_of(here, request->family);
+    uint64_t ptr = 0;
+    uint64_t bytes = 0;
+    CUresult result;
+
+    result = request->call(request, &ptr, &bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (is_piece(here->device, bytes) && gs_block_share(dev, owner.granularity, ptr) != -ENOENT)
+        return commit(request, here, ptr, bytes, 0);
+    gs_block_mistrust(dev);
+    return commit(request, here, ptr, bytes, 0); /* reserves what is new, or frees */
+}
+
+/* Would a fresh block fit, as far as one look tells? */
+static bool is_tight(const struct gs_device *device)
+{
+    uint64_t limit = gs_gate_limit(device->ledger);
+    uint64_t used;
+
+    if (limit == UINT64_MAX)
+        return false;
+    used = gs_gate_used(device->ledger);
+    return used > limit || limit - used < device->granularity;
+}
+
+static CUresult allocate_piece(const struct request *request, const struct gs_device_here *here)
+{
+    uint32_t dev = here->device->ledger;
+    struct gs_block_owner owner = owner_of(here, request->family);
+    bool predictable = request->family == FAMILY_PLAIN;
+    CUresult result;
+    int refused = 0;
+
+    if (!predictable || !is_tight(here->device)) {
+        gs_block_enter(dev);
+        result = allocate_reserved(request, here, &refused);
+        gs_block_leave(dev);
+        if (refused != -ENOMEM || !predictable)
+            return result;
+    }
+    gs_block_enter_alone(dev);
+    if (gs_block_has_hole(&owner, request->most))
+        result = allocate_in_hole(request, here);
+    else
+        result = allocate_reserved(request, here, &refused);
+    gs_block_leave_alone(dev);
+    return result;
+}
+
+static CUresult allocate(const struct request *request)
+{
+    struct gs_device_here here;
+    uint64_t ptr;
+    uint64_t bytes;
+    int refused;
+
+    /* A size of zero, or no context: the driver has an error of its own for it. */
+    if (request->least == 0 || gs_device_current(&here) < 0)
+        return request->call(request, &ptr, &bytes);
+    if (is_piece(here.device, request->least))
+        return allocate_piece(request, &here);
+    return allocate_reserved(request, &here, &refused);
+}
+
+/* ---- rows ---- */
+
+struct plain {
+    CUresult (*real)(CUdeviceptr *, size_t);
+    CUdeviceptr *dptr;
+    size_t bytesize;
+};
+
+static CUresult call_plain(const struct request *request, uint64_t *ret_ptr, uint64_t *ret_bytes)
+{
+    const struct plain *args = request->args;
+    CUresult result = args->real(args->dptr, args->bytesize);
+
+    if (result == CUDA_SUCCESS) {
+        *ret_ptr = *args->dptr;
+        *ret_bytes = args->bytesize;
+    }
+    return result;
+}
+
+CUresult gs_nv_mem_alloc(CUresult (*real)(CUdeviceptr *, size_t), CUdeviceptr *dptr,
+                         size_t bytesize)
+{
+    struct plain args = {real, dptr, bytesize};
+
+    return allocate(&(struct request){"cuMemAlloc", call_plain, &args, dptr == NULL ? 0 : bytesize,
+                                      bytesize, FAMILY_PLAIN});
+}
+
+struct plain_v1 {
+    CUresult (*real)(CUdeviceptr_v1 *, unsigned int);
+    CUdeviceptr_v1 *dptr;
+    unsigned int bytesize;
+};
+
+static CUresult call_plain_v1(const struct request *request, uint64_t *ret_ptr, uint64_t *ret_bytes)
+{
+    const struct plain_v1 *args = request->args;
+    CUresult result = args->real(args->dptr, args->bytesize);
+
+    if (result == CUDA_SUCCESS) {
+        *ret_ptr = *args->dptr;
+        *ret_bytes = args->bytesize;
+    }
+    return result;
+}
+
+CUresult gs_nv_mem_alloc_v1(CUresult (*real)(CUdeviceptr_v1 *, unsigned int), CUdeviceptr_v1 *dptr,
+                            unsigned int bytesize)
+{
+    struct plain_v1 args = {real, dptr, bytesize};
+
+    return allocate(&(struct request){"cuMemAlloc", call_plain_v1, &args,
+                                      dptr == NULL ? 0 : bytesize, bytesize, FAMILY_PLAIN});
+}
+
+struct managed {
+    CUresult (*real)(CUdeviceptr *, size_t, unsigned int);
+    CUdeviceptr *dptr;
+    size_t bytesize;
+    unsigned int flags;
+};
+
+static CUresult call_managed(const struct request *request, uint64_t *ret_ptr, uint64_t *ret_bytes)
+{
+    const struct managed *args = request->args;
+    CUresult result = args->real(args->dptr, args->bytesize, args->flags);
+
+    if (result == CUDA_SUCCESS) {
+        *ret_ptr = *args->dptr;
+        *ret_bytes = args->bytesize;
+    }
+    return result;
+}
+
+/* Charged in full: the driver may bring every page of it to the card. */
+CUresult gs_nv_mem_alloc_managed(CUresult (*real)(CUdeviceptr *, size_t, unsigned int),
+                                 CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+    struct managed args = {real, dptr, bytesize, flags};
+
+    return allocate(&(struct request){"cuMemAllocManaged", call_managed, &args,
+                                      dptr == NULL ? 0 : bytesize, bytesize, FAMILY_MANAGED});
+}
+
+/* height x width with the width rounded up; UINT64_MAX when that overflows. */
+static uint64_t area(uint64_t width, uint64_t height, uint64_t alignment)
+{
+    uint64_t pitch;
+    uint64_t bytes;
+
+    if (width > UINT64_MAX - alignment)
+        return UINT64_MAX;
+    pitch = (width + alignment - 1) / alignment * alignment;
+    return __builtin_mul_overflow(pitch, height, &bytes) ? UINT64_MAX : bytes;
+}
+
+struct pitch {
+    CUresult (*real)(CUdeviceptr *, size_t *, size_t, size_t, unsigned int);
+    CUdeviceptr *dptr;
+    size_t *pitch;
+    size_t width;
+    size_t height;
+    unsigned int element;
+};
+
+static CUresult call_pitch(const struct request *request, uint64_t *ret_ptr, uint64_t *ret_bytes)
+{
+    const struct pitch *args = request->args;
+    CUresult result = args->real(args->dptr, args->pitch, args->width, args->height, args->element);
+
+    if (result == CUDA_SUCCESS) {
+        *ret_ptr = *args->dptr;
+        *ret_bytes = area(*args->pitch, args->height, 1);
+    }
+    return result;
+}
+
+CUresult gs_nv_mem_alloc_pitch(CUresult (*real)(CUdeviceptr *, size_t *, size_t, size_t,
+                                                unsigned int),
+                               CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+                               size_t Height, unsigned int ElementSizeBytes)
+{
+    struct pitch args = {real, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes};
+    bool unusable = dptr == NULL || pPitch == NULL;
+
+    return allocate(&(struct request){"cuMemAllocPitch", call_pitch, &args,
+                                      unusable ? 0 : area(WidthInBytes, Height, 1),
+                                      area(WidthInBytes, Height, PITCH_ALIGNMENT), FAMILY_PLAIN});
+}
+
+struct pitch_v1 {
+    CUresult (*real)(CUdeviceptr_v1 *, unsigned int *, unsigned int, unsigned int, unsigned int);
+    CUdeviceptr_v1 *dptr;
+    unsigned int *pitch;
+    unsigned int width;
+    unsigned int height;
+    unsigned int element;
+};
+
+static CUresult call_pitch_v1(const struct request *request, uint64_t *ret_ptr, uint64_t *ret_bytes)
+{
+    const struct pitch_v1 *args = request->args;
+    CUresult result = args->real(args->dptr, args->pitch, args->width, args->height, args->element);
+
+    if (result == CUDA_SUCCESS) {
+        *ret_ptr = *args->dptr;
+        *ret_bytes = area(*args->pitch, args->height, 1);
+    }
+    return result;
+}
+
+CUresult gs_nv_mem_alloc_pitch_v1(CUresult (*real)(CUdeviceptr_v1 *, unsigned int *, unsigned int,
+                                                   unsigned int, unsigned int),
+                                  CUdeviceptr_v1 *dptr, unsigned int *pPitch,
+                                  unsigned int WidthInBytes, unsigned int Height,
+                                  unsigned int ElementSizeBytes)
+{
+    struct pitch_v1 args = {real, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes};
+    bool unusable = dptr == NULL || pPitch == NULL;
+
+    return allocate(&(struct request){"cuMemAllocPitch", call_pitch_v1, &args,
+                                      unusable ? 0 : area(WidthInBytes, Height, 1),
+                                      area(WidthInBytes, Height, PITCH_ALIGNMENT), FAMILY_PLAIN});
+}
+
+/* ---- free ---- */
+
+/* The granularity under which a piece was booked: that of any card with this ledger index. */
+static uint64_t granularity_of(uint32_t ledger)
+{
+    for (uint32_t i = 0; i < GS_DEVICE_ORDINALS; i++) {
+        const struct gs_device *device = gs_device_known(i);
+
+        if (device != NULL && device->ledger == ledger)
+            return device->granularity;
+    }
+    return 1; /* not reached: a piece was allocated on a known card */
+}
+
+/* The entry leaves the table before the driver is asked, because the driver may give the address to
+ * another thread the moment it is free. */
+static bool free_tracked(CUresult (*call)(const void *args, uint64_t ptr), const void *args,
+                         uint64_t ptr, CUresult *ret_result)
+{
+    struct gs_obj obj;
+    bool piece;
+
+    if (!gs_track_take(GS_OBJ_LINEAR, ptr, &obj))
+        return false;
+    piece = (obj.flags & GS_LINEAR_PIECE) != 0;
+    if (piece)
+        gs_block_enter(obj.dev);
+    *ret_result = call(args, ptr);
+    if (*ret_result == CUDA_SUCCESS)
+        return_charge(ptr, &obj, piece ? granularity_of(obj.dev) : 1);
+    else
+        (void)!gs_track_put(GS_OBJ_LINEAR, ptr, &obj); /* else it stays charged: never too little */
+    if (piece)
+        gs_block_leave(obj.dev);
+    return true;
+}
+
+static CUresult call_free(const void *args, uint64_t ptr)
+{
+    CUresult (*const *real)(CUdeviceptr) = args;
+
+    return (*real)(ptr);
+}
+
+CUresult gs_nv_mem_free(CUresult (*real)(CUdeviceptr), CUdeviceptr dptr)
+{
+    CUresult result;
+
+    if (free_tracked(call_free, &real, dptr, &result))
+        return result;
+    if (dptr != 0 && gs_pool_free_sync(real, dptr, &result))
+        return result;
+    return real(dptr);
+}
+
+static CUresult call_free_v1(const void *args, uint64_t ptr)
+{
+    CUresult (*const *real)(CUdeviceptr_v1) = args;
+
+    return (*real)((CUdeviceptr_v1)ptr);
+}
+
+CUresult gs_nv_mem_free_v1(CUresult (*real)(CUdeviceptr_v1), CUdeviceptr_v1 dptr)
+{
+    CUresult result;
+
+    if (free_tracked(call_free_v1, &real, dptr, &result))
+        return result;
+    return real(dptr);
+}
+
+/* ---- the end of a context, sharing ---- */
+
+void gs_linear_context_gone(uint64_t ptr, const struct gs_obj *obj)
+{
+    return_charge(ptr, obj, (obj->flags & GS_LINEAR_PIECE) != 0 ? granularity_of(obj->dev) : 1);
+}
+
+struct publication {
+    struct gs_share_key key;
+    int id;
+};
+
+/* Under the entry's lock, so that two threads publish once; the share table never calls back. */
+static int publish(struct gs_obj *obj, void *arg)
+{
+    struct publication *publication = arg;
+
+    if (obj->share < 0) {
+        publication->id = gs_share_publish(obj->dev, obj->bytes, publication->key);
+        if (publication->id >= 0)
+            obj->share = publication->id;
+        return 0;
+    }
+    publication->id = obj->share;
+    return 0;
+}
+
+int gs_linear_publish(CUdeviceptr ptr, struct gs_share_key key)
+{
+    struct publication publication = {.key = key, .id = -ENOENT};
+    struct gs_obj obj;
+    uint64_t granularity;
+
+    if (!gs_track_get(GS_OBJ_LINEAR, ptr, &obj))
+        return -ENOENT;
+    if ((obj.flags & GS_LINEAR_PIECE) == 0) {
+        (void)gs_track_update(GS_OBJ_LINEAR, ptr, publish, &publication);
+        return publication.id;
+    }
+    granularity = granularity_of(obj.dev);
+    publication.id = gs_block_share(obj.dev, granularity, ptr);
+    if (publication.id == -1) {
+        publication.id = gs_share_publish(obj.dev, granularity, key);
+        if (publication.id >= 0)
+            gs_block_set_share(obj.dev, granularity, ptr, publication.id);
+    }
+    return publication.id;
+}
