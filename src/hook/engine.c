@@ -18,6 +18,11 @@
 int gs_attach(void);
 void gs_attach_forget(void);
 int gs_attach_device(const char *uuid);
+void gs_slot_flag(uint32_t flags);
+void gs_ring_log(int reason, uint32_t dev, const char *what, const uint64_t arg[4]);
+#define GS_SLOT_UNHELD    2u
+#define GS_REASON_UNHELD  7
+#define GS_RING_NO_DEVICE 0xffffu
 
 /* Lock order: gs_engine.once, then gs_engine.resolving. The driver and the loader's load lock may
  * be taken under `once` (attaching may have to ask the driver for its cards), never under
@@ -99,14 +104,21 @@ void *gs_engine_symbol(uint32_t lib, const char *name)
     return gs_elf_symbol(&libs[lib].obj, name, NULL);
 }
 
+bool gs_engine_owns(uintptr_t addr)
+{
+    for (uint32_t i = 0; i < gs_hook_vendor.n_libs; i++)
+        if (is_resolved(i) && addr >= libs[i].lo && addr < libs[i].hi)
+            return true;
+    return false;
+}
+
 void *gs_engine_translate(void *real)
 {
     void *wrapper = gs_xlate_get(real);
     if (wrapper != NULL || real == NULL)
         return wrapper != NULL ? wrapper : real;
-    for (uint32_t i = 0; i < gs_hook_vendor.n_libs; i++)
-        if (is_resolved(i) && (uintptr_t)real >= libs[i].lo && (uintptr_t)real < libs[i].hi)
-            return real; /* the driver's, and not one of our rows */
+    if (gs_engine_owns((uintptr_t)real))
+        return real; /* the driver's, and not one of our rows */
     for (uint32_t i = 0; i < gs_hook_vendor.n_libs; i++)
         if (!is_resolved(i) && resolve_lib(i) && (wrapper = gs_xlate_get(real)) != NULL)
             return wrapper;
@@ -116,6 +128,17 @@ void *gs_engine_translate(void *real)
 int gs_engine_device(const char *uuid)
 {
     return gs_attach_device(uuid);
+}
+
+void gs_engine_note_unheld(const char *what)
+{
+    const int saved = errno;
+    gs_engine_start();
+    if (__atomic_exchange_n(&gs_engine.unheld, 1, __ATOMIC_RELAXED) == 0) {
+        gs_slot_flag(GS_SLOT_UNHELD);
+        gs_ring_log(GS_REASON_UNHELD, GS_RING_NO_DEVICE, what, NULL);
+    }
+    errno = saved;
 }
 
 /** Drop what belongs to the process we were forked from. */

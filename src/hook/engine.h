@@ -95,6 +95,13 @@ static inline void gs_engine_leave(void)
 /** Wrapper for a driver's address, or the address itself where it has none. */
 void *gs_engine_translate(void *real);
 
+/** Does `addr` lie in a driver library that has been resolved? */
+bool gs_engine_owns(uintptr_t addr);
+
+/** Code is about to be loaded where the hook cannot follow: attach, and mark our slot, so that the
+ * slice's owner is told. */
+void gs_engine_note_unheld(const char *what);
+
 /** Ledger index for a UUID; -ENODEV when it is not in the grant, -ESHUTDOWN when there is no
  * ledger. */
 int gs_engine_device(const char *uuid);

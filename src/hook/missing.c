@@ -12,6 +12,17 @@ int gs_attach(void);
 void gs_attach_forget(void);
 int gs_attach_device(const char *uuid);
 
+void gs_slot_flag(uint32_t flags);
+void gs_ring_log(int reason, uint32_t dev, const char *what, const uint64_t arg[4]);
+
+WEAK void gs_slot_flag(uint32_t flags)
+{
+    (void)flags;
+}
+WEAK void gs_ring_log(int reason, uint32_t dev, const char *what, const uint64_t arg[4])
+{
+    (void)reason, (void)dev, (void)what, (void)arg;
+}
 WEAK int gs_attach(void)
 {
     return 0;
