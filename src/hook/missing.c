@@ -4,7 +4,6 @@
 #include "hook/engine.h"
 #include "hook/gate.h"
 #include "hook/share.h"
-#include "hook/track.h"
 
 #define WEAK __attribute__((weak))
 
@@ -90,33 +89,4 @@ WEAK int gs_share_join(struct gs_share_key key)
 WEAK void gs_share_leave(int id)
 {
     (void)id;
-}
-WEAK int gs_track_put(enum gs_obj_kind kind, uint64_t key, const struct gs_obj *obj)
-{
-    (void)kind, (void)key, (void)obj;
-    return 0;
-}
-WEAK bool gs_track_take(enum gs_obj_kind kind, uint64_t key, struct gs_obj *ret_obj)
-{
-    (void)kind, (void)key, (void)ret_obj;
-    return false;
-}
-WEAK bool gs_track_get(enum gs_obj_kind kind, uint64_t key, struct gs_obj *ret_obj)
-{
-    (void)kind, (void)key, (void)ret_obj;
-    return false;
-}
-WEAK int gs_track_update(enum gs_obj_kind kind, uint64_t key,
-                         int (*fn)(struct gs_obj *obj, void *arg), void *arg)
-{
-    (void)kind, (void)key, (void)fn, (void)arg;
-    return -ENOENT;
-}
-WEAK void gs_track_each(enum gs_obj_kind kind,
-                        void (*fn)(uint64_t key, const struct gs_obj *obj, void *arg), void *arg)
-{
-    (void)kind, (void)fn, (void)arg;
-}
-WEAK void gs_track_reset(void)
-{
 }
