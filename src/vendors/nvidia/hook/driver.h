@@ -29,6 +29,8 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuCtxGetCurrent)                                                                             \
     X(cuCtxGetDevice)                                                                              \
     X(cuCtxGetLimit)                                                                               \
+    X(cuCtxPopCurrent_v2)                                                                          \
+    X(cuCtxPushCurrent_v2)                                                                         \
     X(cuCtxSetLimit)                                                                               \
     X(cuDeviceGet)                                                                                 \
     X(cuDeviceGetAttribute)                                                                        \
@@ -38,22 +40,38 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuDeviceGetMemPool)                                                                          \
     X(cuDeviceGetUuid)                                                                             \
     X(cuDeviceGetUuid_v2)                                                                          \
+    X(cuDeviceGraphMemTrim)                                                                        \
     X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuDevicePrimaryCtxRelease_v2)                                                                \
     X(cuDeviceTotalMem_v2)                                                                         \
+    X(cuGraphChildGraphNodeGetGraph)                                                               \
+    X(cuGraphExecDestroy)                                                                          \
+    X(cuGraphGetNodes)                                                                             \
+    X(cuGraphLaunch_ptsz)                                                                          \
+    X(cuGraphMemAllocNodeGetParams)                                                                \
+    X(cuGraphMemFreeNodeGetParams)                                                                 \
+    X(cuGraphNodeGetDependencies)                                                                  \
+    X(cuGraphNodeGetType)                                                                          \
+    X(cuGraphUpload_ptsz)                                                                          \
     X(cuInit)                                                                                      \
     X(cuLibraryUnload)                                                                             \
+    X(cuMemAllocAsync_ptsz)                                                                        \
+    X(cuMemAllocFromPoolAsync_ptsz)                                                                \
     X(cuMemFreeAsync)                                                                              \
     X(cuMemFree_v2)                                                                                \
     X(cuMemGetAddressRange_v2)                                                                     \
     X(cuMemGetAllocationGranularity)                                                               \
     X(cuMemGetInfo_v2)                                                                             \
+    X(cuMemPoolDestroy)                                                                            \
     X(cuMemPoolGetAttribute)                                                                       \
     X(cuMemPoolTrimTo)                                                                             \
     X(cuMemRelease)                                                                                \
+    X(cuMemUnmap)                                                                                  \
     X(cuMipmappedArrayDestroy)                                                                     \
     X(cuModuleUnload)                                                                              \
     X(cuPointerGetAttribute)                                                                       \
+    X(cuStreamGetCtx)                                                                              \
+    X(cuStreamGetDevice)                                                                           \
     X(cuStreamIsCapturing)                                                                         \
     X(cuStreamIsCapturing_ptsz)
 
