@@ -1,17 +1,18 @@
 #pragma once
-/* The ledger: one file per slice (container or `gpuslice run`) in which its processes reserve device
- * memory before they allocate it. The hook maps and writes it; monitor and command line read it with
- * pread and trust nothing in it.
+/* The ledger: one file per slice (container or `gpuslice run`) in which its processes reserve
+ * device memory before they allocate it. The hook maps and writes it; monitor and command line read
+ * it with pread and trust nothing in it.
  *
- * File:  0                    HAMi v1.2 region, mirrored for HAMi's own monitor (contract/hami_region.h)
- *        GS_LEDGER_OFFSET     struct gs_ledger: head, slots, shares, log ring
+ * File:  0                    HAMi v1.2 region, mirrored for HAMi's own monitor
+ * (contract/hami_region.h) GS_LEDGER_OFFSET     struct gs_ledger: head, slots, shares, log ring
  *        + sizeof             n_devices x struct gs_ledger_device
  *
  * Rules that keep it right after SIGKILL at any instruction (docs/protocol/ledger.md):
  *  - a word of a slot is written by the slot's owner alone, or by a reaper once the owner is dead;
- *  - bytes move downstream only: pending -> held or extra -> share; a reader that sums reads upstream
- *    before downstream and so never misses a byte that exists (it may count one twice);
- *  - slots never move. Liveness = kernel record lock on byte `slot` of the file, and (pid, start time).
+ *  - bytes move downstream only: pending -> held or extra -> share; a reader that sums reads
+ * upstream before downstream and so never misses a byte that exists (it may count one twice);
+ *  - slots never move. Liveness = kernel record lock on byte `slot` of the file, and (pid, start
+ * time).
  *
  * Units: bytes; nanoseconds of CLOCK_REALTIME; percent of one device. Byte order: host. */
 
@@ -19,6 +20,7 @@
 #include <stdint.h>
 
 #include "contract/hami_region.h"
+#include "core/cleanup.h"
 
 #define GS_LEDGER_MAGIC   0x3152474c45445347ull /* "GSDELGR1" in memory */
 #define GS_LEDGER_VERSION 1u
@@ -32,7 +34,7 @@
 
 /** One process of the slice. */
 struct gs_ledger_slot {
-    uint64_t owner;       /**< 0 free; else pid << 32 | low 32 bits of start_ticks. Claimed by CAS. */
+    uint64_t owner; /**< 0 free; else pid << 32 | low 32 bits of start_ticks. Claimed by CAS. */
     uint64_t start_ticks; /**< /proc/<pid>/stat field 22, clock ticks since boot */
     uint32_t pid;         /**< in the namespace of the process */
     uint32_t host_pid;    /**< 0 unknown; written by a daemon */
@@ -48,9 +50,10 @@ struct gs_ledger_slot {
 /** Memory that several processes hold: exported by one, imported by others. Its bytes are in
  *  gs_ledger_device.share_bytes[index] as long as one holder lives, in nobody's `held`. */
 struct gs_ledger_share {
-    uint64_t state;  /**< GS_SHARE_* in the low 8 bits, slot + 1 that set it in bits 8..23, generation above */
-    uint64_t key[2]; /**< identity of the handle, as exporter and importer both compute it */
-    uint32_t device; /**< index in this ledger */
+    uint64_t state;   /**< GS_SHARE_* in the low 8 bits, slot + 1 that set it in bits 8..23,
+                         generation above */
+    uint64_t key[2];  /**< identity of the handle, as exporter and importer both compute it */
+    uint32_t device;  /**< index in this ledger */
     uint32_t creator; /**< slot of the exporter */
     uint64_t holders[GS_LEDGER_SLOTS / 64]; /**< one bit per slot */
 };
@@ -59,7 +62,8 @@ struct gs_ledger_share {
 #define GS_SHARE_LIVE    2u
 #define GS_SHARE_DYING   3u
 
-/** One line of the log ring, newest overwrites oldest. Text is made by the reader (contract/reason.def). */
+/** One line of the log ring, newest overwrites oldest. Text is made by the reader
+ * (contract/reason.def). */
 struct gs_ledger_event {
     uint64_t seq; /**< 0 empty; odd while written; else 2 x (position + 1) */
     uint64_t time_ns;
@@ -83,7 +87,9 @@ struct gs_ledger {
     uint64_t refusals;   /**< allocations refused since creation */
     uint64_t unmatched;  /**< releases larger than what was held; saturated to zero */
     uint64_t created_ns;
-    uint64_t reserved[502];
+    uint64_t share_moves; /**< raised before and after bytes move into a share: a sum that spans a
+                             move is taken again */
+    uint64_t reserved[501];
     struct gs_ledger_slot slot[GS_LEDGER_SLOTS];
     struct gs_ledger_share share[GS_LEDGER_SHARES];
     struct gs_ledger_event ring[GS_LEDGER_RING];
@@ -100,7 +106,8 @@ struct gs_ledger_device {
     uint64_t reserved[495];
     uint64_t pending[GS_LEDGER_SLOTS];
     uint64_t held[GS_LEDGER_SLOTS];
-    uint64_t extra[GS_LEDGER_SLOTS]; /**< contexts, modules: what the driver took beside allocations */
+    uint64_t
+        extra[GS_LEDGER_SLOTS]; /**< contexts, modules: what the driver took beside allocations */
     uint64_t share_bytes[GS_LEDGER_SHARES];
 };
 
@@ -120,3 +127,51 @@ static inline uint64_t gs_ledger_file_bytes(uint32_t n_devices)
     return GS_LEDGER_OFFSET + sizeof(struct gs_ledger) +
            (uint64_t)n_devices * sizeof(struct gs_ledger_device);
 }
+
+/* Reading a ledger that may be hostile: pread only, every value bounds-checked, never mapped. */
+
+/** Is the open file a complete ledger?
+ *  Returns  0 and the device count; -ENODATA empty or still being created (its creator may have
+ * died); -EPROTO something else, damaged, or of another version; -errno from the kernel. */
+GS_WUR int gs_ledger_check(int fd, uint32_t *ret_n_devices);
+
+/** One device's books. Sums saturate at UINT64_MAX. */
+struct gs_ledger_books {
+    char uuid[96]; /**< always NUL-terminated */
+    uint64_t limit_bytes;
+    uint64_t physical_bytes;
+    uint64_t context_bytes;
+    uint64_t refusals;
+    uint64_t used_bytes; /**< live slots and shares, pending reservations left out */
+    uint64_t dead_bytes; /**< of slots whose process is gone, not freed yet; not in used_bytes */
+    uint32_t core_pct;   /**< 0..100 */
+    uint32_t policy;     /**< below GS_POLICY_COUNT */
+    uint64_t slot_bytes[GS_LEDGER_SLOTS]; /**< per process: held + extra + shares charged to it */
+};
+
+/** A whole ledger at one moment, as far as a running one can be read: 0.8 MB, on the caller's heap.
+ */
+struct gs_ledger_snapshot {
+    uint32_t n_devices;
+    uint32_t n_slots; /**< slots at and above were never used */
+    uint64_t quota_generation;
+    uint64_t refusals;
+    uint64_t unmatched;
+    uint64_t created_ns;
+    uint8_t is_live[GS_LEDGER_SLOTS]; /**< 1: claimed, and its byte is locked or its process runs */
+    /** Pid of the byte's lock as the reader's pid namespace has it; 0 unlocked, -1 it cannot be
+     * named. */
+    int32_t holder_pid[GS_LEDGER_SLOTS];
+    struct gs_ledger_slot slot[GS_LEDGER_SLOTS];
+    struct gs_ledger_share share[GS_LEDGER_SHARES];
+    struct gs_ledger_books device[GS_LEDGER_DEVICES];
+};
+
+/** Read all of it. Shares are charged to their creator while it holds them, else to the lowest live
+ *  holder, else they are dead. Returns 0 or as gs_ledger_check; *ret is undefined then. */
+GS_WUR int gs_ledger_read(int fd, struct gs_ledger_snapshot *ret);
+
+/** Copy the newest complete events, oldest first, that have a position at or above `from`.
+ *  Returns the count (at most max); *ret_next is the position to ask from next time. */
+GS_WUR int gs_ledger_read_events(int fd, uint64_t from, struct gs_ledger_event *ret_events,
+                                 uint32_t max, uint64_t *ret_next);

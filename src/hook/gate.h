@@ -1,8 +1,8 @@
 #pragma once
 /* The gate: reserve before the driver is asked, release after the driver has freed.
  *
- * Announce-check-commit without locks: see contract/ledger.h and docs/protocol/ledger.md. `dev` is an
- * index in the ledger's device table, never a CUDA ordinal or an NVML index; the vendor maps.
+ * Announce-check-commit without locks: see contract/ledger.h and docs/protocol/ledger.md. `dev` is
+ * an index in the ledger's device table, never a CUDA ordinal or an NVML index; the vendor maps.
  * All functions: any thread, no system call and no allocation unless the answer is a refusal. */
 
 #include <stdbool.h>
@@ -18,9 +18,9 @@ enum gs_charge {
 
 /** Reserve `bytes` of device `dev` for this process.
  *  @what    the driver function, for the log when refused; static string.
- *  Returns  0; -ENOMEM the slice has no room (after reaping the dead once); -ENODEV the device is not
- *           in the grant; -ESHUTDOWN no usable quota or ledger and the policy is closed.
- *  With no limit on the device the bytes are still counted and never refused. */
+ *  Returns  0; -ENOMEM the slice has no room (after reaping the dead once); -ENODEV the device is
+ * not in the grant; -ESHUTDOWN no usable quota or ledger and the policy is closed. With no limit on
+ * the device the bytes are still counted and never refused. */
 GS_WUR int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what);
 
 /** Give back what a reserve took. Saturates at zero and counts the mismatch. */
@@ -39,3 +39,6 @@ uint64_t gs_gate_limit(uint32_t dev);
 /** Remember / recall what a context costs on this card, slice-wide. */
 void gs_gate_set_context_bytes(uint32_t dev, uint64_t bytes);
 uint64_t gs_gate_context_bytes(uint32_t dev);
+/** Likewise the card's own size, which caps what capacity queries may show; 0 until learnt. */
+void gs_gate_set_physical_bytes(uint32_t dev, uint64_t bytes);
+uint64_t gs_gate_physical_bytes(uint32_t dev);

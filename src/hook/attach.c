@@ -1,0 +1,198 @@
+#include "hook/attach.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "contract/owner.h"
+#include "core/atomics.h"
+#include "hook/engine.h"
+#include "hook/file.h"
+#include "hook/limits.h"
+#include "hook/mirror.h"
+#include "hook/ring.h"
+#include "hook/slot.h"
+#include "hook/sys.h"
+
+struct gs_attach_self gs_attach_self;
+
+int gs_attach_fail(enum gs_reason reason, const char *what, uint64_t arg0, uint64_t arg1)
+{
+    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_str name = gs_str_of(what);
+
+    if (self->reason != GS_REASON_NONE)
+        return -ESHUTDOWN; /* the first cause is the one to tell */
+    self->reason = (uint32_t)reason;
+    self->reason_arg[0] = arg0;
+    self->reason_arg[1] = arg1;
+    /* of a long path the end says more */
+    if (name.n >= sizeof(self->reason_what)) {
+        name.p += name.n - (sizeof(self->reason_what) - 1);
+        name.n = sizeof(self->reason_what) - 1;
+    }
+    (void)gs_str_to_field(name, self->reason_what, sizeof(self->reason_what)); /* it fits */
+    return -ESHUTDOWN;
+}
+
+static int find_uuid(const struct gs_attach_self *self, const char *uuid)
+{
+    for (uint32_t i = 0; i < self->n_mapped; i++) {
+        if (strncmp(self->uuid[i], uuid, sizeof(self->uuid[i])) == 0)
+            return (int)i;
+    }
+    return -ENODEV;
+}
+
+/** The quota counts; the ledger shows it to others. From variables the smaller of the two counts,
+ * for a process can change its own. */
+static void set_limit(struct gs_attach_self *self, uint32_t i, const struct gs_quota_device *dev,
+                      bool from_env)
+{
+    uint64_t shown = gs_atomic_load(&self->device[i].limit_bytes, __ATOMIC_RELAXED);
+
+    if (from_env) {
+        self->limit_bytes[i] = shown < dev->limit_bytes ? shown : dev->limit_bytes;
+        return;
+    }
+    self->limit_bytes[i] = dev->limit_bytes;
+    if (shown != dev->limit_bytes) {
+        gs_atomic_store(&self->device[i].limit_bytes, dev->limit_bytes, __ATOMIC_RELAXED);
+        gs_mirror_limit(i, dev->limit_bytes);
+    }
+}
+
+/** Find our devices in the ledger. */
+static int match_devices(struct gs_attach_self *self, const struct gs_quota *quota, bool from_env)
+{
+    for (uint32_t i = 0; i < self->n_mapped; i++) {
+        memcpy(self->uuid[i], self->device[i].uuid, sizeof(self->uuid[i]));
+        self->uuid[i][sizeof(self->uuid[i]) - 1] = '\0';
+    }
+    for (uint32_t i = 0; i < quota->n_devices; i++) {
+        int at = find_uuid(self, quota->device[i].uuid);
+
+        if (at < 0)
+            return gs_attach_fail(GS_REASON_LEDGER_STALE, self->path, 0, 0);
+        set_limit(self, (uint32_t)at, &quota->device[i], from_env);
+    }
+    if (!from_env)
+        gs_atomic_store(&self->ledger->quota_generation, quota->generation, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static int identify(struct gs_attach_self *self)
+{
+    struct gs_owner owner;
+    int rc = gs_owner_self(&owner);
+
+    if (rc < 0)
+        return gs_attach_fail(GS_REASON_NO_PROC, "/proc", (uint64_t)-rc, 0);
+    self->pid = owner.pid;
+    self->start_ticks = owner.start_ticks;
+    self->owner_word = gs_owner_word(&owner);
+    return 0;
+}
+
+static int claim(struct gs_attach_self *self)
+{
+    int rc = gs_slot_claim();
+
+    if (rc == -EUSERS)
+        return gs_attach_fail(GS_REASON_SLOTS_FULL, self->path, GS_LEDGER_SLOTS, 0);
+    if (rc < 0)
+        return gs_attach_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
+    gs_mirror_claim();
+    return 0;
+}
+
+/** Limits are no good. Where there is a ledger already, its ring can tell people. */
+static void open_for_ring(void)
+{
+    int rc = gs_file_open(NULL);
+
+    (void)rc; /* where there is none the reason stays in this process */
+}
+
+static int attach(struct gs_attach_self *self, struct gs_quota *quota)
+{
+    bool from_env;
+    int rc = gs_limits_read(quota, &from_env);
+
+    if (rc < 0) {
+        open_for_ring();
+        return rc;
+    }
+    rc = identify(self);
+    if (rc == 0)
+        rc = gs_file_open(quota);
+    if (rc == 0)
+        rc = match_devices(self, quota, from_env);
+    if (rc == 0)
+        rc = claim(self);
+    return rc;
+}
+
+int gs_attach(void)
+{
+    static struct gs_quota quota; /* 7 KiB; the engine calls us once at a time */
+    struct gs_attach_self *self = &gs_attach_self;
+    int saved_errno = errno;
+    int rc;
+
+    gs_ring_configure();
+    self->reason = GS_REASON_NONE;
+    rc = attach(self, &quota);
+    if (rc == 0) {
+        self->state = GS_ATTACH_READY;
+        self->n_devices = self->n_mapped;
+    } else if (quota.fail == GS_FAIL_OPEN) {
+        self->state = GS_ATTACH_OPEN;
+        rc = 1;
+    } else {
+        self->state = GS_ATTACH_CLOSED;
+        rc = -ESHUTDOWN;
+    }
+    if (rc != 0)
+        gs_ring_log((enum gs_reason)self->reason, GS_RING_NO_DEVICE, self->reason_what,
+                    self->reason_arg);
+    errno = saved_errno;
+    return rc;
+}
+
+void gs_attach_forget(void)
+{
+    struct gs_attach_self *self = &gs_attach_self;
+    int saved_errno = errno;
+
+    gs_file_close();
+    memset(self, 0, sizeof(*self));
+    errno = saved_errno;
+}
+
+int gs_attach_device(const char *uuid)
+{
+    const struct gs_attach_self *self = &gs_attach_self;
+    int at;
+
+    if (self->state == GS_ATTACH_OPEN)
+        return -ENOENT;
+    if (self->state != GS_ATTACH_READY)
+        return -ESHUTDOWN;
+    at = find_uuid(self, uuid);
+    return at >= 0 && self->limit_bytes[at] == 0 ? -ENODEV : at;
+}
+
+uint32_t gs_attach_n_devices(void)
+{
+    return gs_attach_self.n_devices;
+}
+
+const char *gs_attach_uuid(uint32_t dev)
+{
+    return dev < gs_attach_self.n_devices ? gs_attach_self.uuid[dev] : NULL;
+}
+
+enum gs_reason gs_attach_reason(void)
+{
+    return (enum gs_reason)gs_attach_self.reason;
+}

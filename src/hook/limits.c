@@ -1,0 +1,197 @@
+#include "hook/limits.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "contract/env.h"
+#include "core/size.h"
+#include "hook/attach.h"
+#include "hook/engine.h"
+#include "hook/sys.h"
+
+/** The file's text into buf. Returns its length or -errno. */
+static long read_quota(int dir, char *buf, size_t cap)
+{
+    struct stat st;
+    size_t n = 0;
+    long rc;
+    int fd = gs_sys_openat(dir, GS_QUOTA_FILE, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+
+    if (fd < 0)
+        return fd;
+    rc = gs_sys_fstat(fd, &st);
+    if (rc == 0 && !S_ISREG(st.st_mode))
+        rc = -EINVAL;
+    while (rc == 0 && n < cap) {
+        long part = gs_sys_read(fd, buf + n, cap - n);
+
+        if (part < 0 && part != -EINTR)
+            rc = part;
+        if (part == 0)
+            break;
+        if (part > 0)
+            n += (size_t)part;
+    }
+    gs_sys_close(fd);
+    return rc < 0 ? rc : (long)n;
+}
+
+/** Read and parse `quota` in the open folder `dir`. */
+static int from_folder(int dir, const char *name, struct gs_quota *ret_quota)
+{
+    char text[GS_QUOTA_MAX_BYTES + 1]; /* one more shows a file that is too long */
+    uint32_t line = 0;
+    long n = read_quota(dir, text, sizeof(text));
+    int rc;
+
+    if (n < 0)
+        return gs_attach_fail(GS_REASON_QUOTA_UNREADABLE, name, (uint64_t)-n, 0);
+    rc = gs_quota_parse((struct gs_str){text, (size_t)n}, ret_quota, &line);
+    if (rc < 0) {
+        if (line <= 3)
+            ret_quota->fail = GS_FAIL_CLOSED;
+        return gs_attach_fail(GS_REASON_QUOTA_BAD, name, line, 0);
+    }
+    return 0;
+}
+
+/** A limit as HAMi's variables have it; `none` and a zero with a unit mean no limit. */
+static int parse_limit(struct gs_str value, uint64_t *ret)
+{
+    int rc;
+
+    if (gs_str_eq(value, GS_STR("none"))) {
+        *ret = UINT64_MAX;
+        return 0;
+    }
+    rc = gs_size_parse_hami(value, ret);
+    if (rc < 0)
+        return rc;
+    if (*ret == 0) {
+        if (value.n < 2)
+            return -EINVAL; /* a bare 0 may mean nothing or everything */
+        *ret = UINT64_MAX;
+    }
+    return 0;
+}
+
+static int parse_pct(struct gs_str value, uint64_t *ret)
+{
+    int rc = gs_size_parse_u64(value, ret);
+
+    if (rc < 0)
+        return rc;
+    if (*ret > 100)
+        return -ERANGE;
+    if (*ret == 0)
+        *ret = 100; /* HAMi: 0 is no limit */
+    return 0;
+}
+
+/** Value of NAME_<i>, or else NAME, through `parse`. 1 set; 0 neither is; -ESHUTDOWN bad. */
+static int from_variable(const char *name, uint32_t i,
+                         int (*parse)(struct gs_str value, uint64_t *ret), uint64_t *ret)
+{
+    char full[64];
+    struct gs_str_out out;
+    const char *value;
+
+    gs_str_out_init(&out, full, sizeof(full));
+    gs_str_put_c(&out, name);
+    gs_str_put_char(&out, '_');
+    gs_str_put_u64(&out, i);
+    value = getenv(full);
+    if (value == NULL) {
+        gs_str_out_init(&out, full, sizeof(full));
+        gs_str_put_c(&out, name);
+        value = getenv(full);
+    }
+    if (value == NULL)
+        return 0;
+    if (parse(gs_str_of(value), ret) < 0)
+        return gs_attach_fail(GS_REASON_ENV_BAD, full, 0, 0);
+    return 1;
+}
+
+/** Limits of card i. 1 granted; 0 no variable speaks of it; -ESHUTDOWN a bad value. */
+static int card_limits(uint32_t i, struct gs_quota_device *dev)
+{
+    uint64_t pct = 100;
+    int rc = from_variable(GS_ENV_MEM_LIMIT, i, parse_limit, &dev->limit_bytes);
+
+    if (rc == 0) {
+        const char *value = getenv(GS_ENV_CONTAINER_MEM);
+
+        if (value != NULL && parse_limit(gs_str_of(value), &dev->limit_bytes) < 0)
+            return gs_attach_fail(GS_REASON_ENV_BAD, GS_ENV_CONTAINER_MEM, 0, 0);
+        rc = value != NULL;
+    }
+    if (rc > 0 && from_variable(GS_ENV_SM_LIMIT, i, parse_pct, &pct) < 0)
+        return -ESHUTDOWN;
+    dev->core_pct = (uint32_t)pct;
+    dev->policy = GS_POLICY_FIXED;
+    return rc;
+}
+
+static bool is_any_variable_set(void)
+{
+    struct gs_quota_device dev;
+
+    for (uint32_t i = 0; i < GS_LEDGER_DEVICES; i++) {
+        if (card_limits(i, &dev) != 0)
+            return true;
+    }
+    return false;
+}
+
+static int from_env(struct gs_quota *ret_quota)
+{
+    static struct gs_hook_card cards[GS_LEDGER_DEVICES]; /* 6 KiB; attach runs once at a time */
+    int n;
+
+    if (!is_any_variable_set())
+        return gs_attach_fail(GS_REASON_NO_QUOTA, "", 0, 0);
+    n = gs_hook_vendor.enumerate(cards, GS_LEDGER_DEVICES);
+    if (n <= 0)
+        return gs_attach_fail(GS_REASON_NO_CARDS, gs_hook_vendor.name, (uint64_t)(n < 0 ? -n : 0),
+                              0);
+    for (int i = 0; i < n && i < (int)GS_LEDGER_DEVICES; i++) {
+        struct gs_quota_device *dev = &ret_quota->device[ret_quota->n_devices];
+        int rc = card_limits((uint32_t)i, dev);
+
+        if (rc < 0)
+            return rc;
+        if (rc == 0)
+            continue;
+        memcpy(dev->uuid, cards[i].uuid, sizeof(dev->uuid));
+        dev->uuid[sizeof(dev->uuid) - 1] = '\0';
+        ret_quota->n_devices++;
+    }
+    if (ret_quota->n_devices == 0)
+        return gs_attach_fail(GS_REASON_NO_QUOTA, "", 0, 0);
+    return 0;
+}
+
+int gs_limits_read(struct gs_quota *ret_quota, bool *ret_from_env)
+{
+    const int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+    const char *name = GS_QUOTA_DIR;
+    int rc, dir = gs_sys_openat(AT_FDCWD, name, flags, 0);
+
+    memset(ret_quota, 0, sizeof(*ret_quota));
+    *ret_from_env = false;
+    if (dir == -ENOENT || dir == -ENOTDIR) {
+        name = getenv(GS_ENV_QUOTA_DIR);
+        if (name == NULL) {
+            *ret_from_env = true;
+            return from_env(ret_quota);
+        }
+        dir = gs_sys_openat(AT_FDCWD, name, flags, 0);
+    }
+    if (dir < 0)
+        return gs_attach_fail(GS_REASON_QUOTA_UNREADABLE, name, (uint64_t)-dir, 0);
+    rc = from_folder(dir, name, ret_quota);
+    gs_sys_close(dir);
+    return rc;
+}

@@ -1,0 +1,99 @@
+#include "hook/mirror.h"
+
+#include <string.h>
+
+#include "hook/share.h"
+
+/** HAMi has 0 for "no limit". */
+static uint64_t hami_limit(uint64_t limit_bytes)
+{
+    return limit_bytes == UINT64_MAX ? 0 : limit_bytes;
+}
+
+void gs_mirror_create(struct gs_hami_region *region, const struct gs_ledger *ledger,
+                      const struct gs_ledger_device *devices)
+{
+    uint32_t n = ledger->n_devices < GS_HAMI_DEVICES ? ledger->n_devices : GS_HAMI_DEVICES;
+
+    region->major = GS_HAMI_MAJOR;
+    region->minor = GS_HAMI_MINOR;
+    region->n_devices = n;
+    for (uint32_t i = 0; i < n; i++) {
+        memcpy(region->uuid[i], devices[i].uuid, sizeof(region->uuid[i]));
+        region->limit_bytes[i] = hami_limit(devices[i].limit_bytes);
+        region->sm_limit_pct[i] = devices[i].core_pct;
+    }
+    region->priority = 1; /* HAMi's default: low */
+    /* its monitor takes the region for ready once it sees this */
+    __atomic_store_n(&region->init_flag, GS_HAMI_MAGIC, __ATOMIC_RELEASE);
+}
+
+void gs_mirror_limit(uint32_t dev, uint64_t limit_bytes)
+{
+    if (dev < GS_HAMI_DEVICES)
+        __atomic_store_n(&gs_attach_self.region->limit_bytes[dev], hami_limit(limit_bytes),
+                         __ATOMIC_RELAXED);
+}
+
+/** The monitor reads slots 0..n_slots-1. */
+static void raise_n_slots(struct gs_hami_region *region, uint32_t slot)
+{
+    int32_t n = __atomic_load_n(&region->n_slots, __ATOMIC_RELAXED);
+
+    while (n <= (int32_t)slot &&
+           !__atomic_compare_exchange_n(&region->n_slots, &n, (int32_t)slot + 1, 0,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+}
+
+void gs_mirror_claim(void)
+{
+    struct gs_attach_self *self = &gs_attach_self;
+
+    self->mirror = &self->region->slot[self->slot];
+    memset(self->mirror, 0, sizeof(*self->mirror));
+    self->mirror->pid = (int32_t)self->pid;
+    __atomic_store_n(&self->mirror->status, 1, __ATOMIC_RELEASE);
+    raise_n_slots(self->region, self->slot);
+}
+
+void gs_mirror_wipe(uint32_t slot)
+{
+    struct gs_hami_slot *m = &gs_attach_self.region->slot[slot];
+
+    __atomic_store_n(&m->status, 0, __ATOMIC_RELEASE);
+    for (uint32_t i = 0; i < GS_HAMI_DEVICES; i++) {
+        struct gs_hami_memory *mem = &m->used[i];
+
+        __atomic_store_n(&mem->total_bytes, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&mem->data_bytes, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&mem->context_bytes, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&mem->module_bytes, 0, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&m->pid, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&m->host_pid, 0, __ATOMIC_RELAXED);
+}
+
+void gs_mirror_shares(uint32_t slot, uint32_t dev)
+{
+    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_ledger_device *d;
+    struct gs_hami_memory *mem;
+    uint64_t sum = 0, n = __atomic_load_n(&self->ledger->share_high, __ATOMIC_ACQUIRE);
+
+    if (slot >= GS_LEDGER_SLOTS || dev >= GS_HAMI_DEVICES || dev >= self->n_mapped)
+        return;
+    d = &self->device[dev];
+    for (uint32_t i = 0; i < n && i < GS_LEDGER_SHARES; i++) {
+        uint64_t bytes = __atomic_load_n(&d->share_bytes[i], __ATOMIC_RELAXED);
+
+        if (bytes != 0 && gs_share_carrier(i) == slot)
+            sum += bytes;
+    }
+    mem = &self->region->slot[slot].used[dev];
+    __atomic_store_n(&mem->module_bytes, sum, __ATOMIC_RELAXED);
+    __atomic_store_n(&mem->total_bytes,
+                     sum + __atomic_load_n(&d->held[slot], __ATOMIC_RELAXED) +
+                         __atomic_load_n(&d->extra[slot], __ATOMIC_RELAXED),
+                     __ATOMIC_RELAXED);
+}

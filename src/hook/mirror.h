@@ -1,0 +1,37 @@
+#pragma once
+/* HAMi's region, kept true for HAMi's own monitor. Relaxed stores by the slot's owner (by the
+ * reaper once it is dead); our own decisions never read it. */
+
+#include <stdint.h>
+
+#include "hook/attach.h"
+
+struct gs_hami_region;
+
+/** Creator, file still private: fill head, devices and limits. */
+void gs_mirror_create(struct gs_hami_region *region, const struct gs_ledger *ledger,
+                      const struct gs_ledger_device *devices);
+/** A device's limit changed. */
+void gs_mirror_limit(uint32_t dev, uint64_t limit_bytes);
+/** We own `self->slot` now. */
+void gs_mirror_claim(void);
+/** Clear a dead slot. */
+void gs_mirror_wipe(uint32_t slot);
+/** Recompute what shares add to `slot` on `dev`. Any holder or reaper. */
+void gs_mirror_shares(uint32_t slot, uint32_t dev);
+
+/** Our sums on `dev` changed; the caller holds self->spin[dev]. */
+static inline void gs_mirror_use(struct gs_attach_self *self, uint32_t dev, uint64_t held,
+                                 uint64_t extra)
+{
+    struct gs_hami_memory *mem;
+
+    if (dev >= GS_HAMI_DEVICES)
+        return;
+    mem = &self->mirror->used[dev];
+    __atomic_store_n(&mem->data_bytes, held, __ATOMIC_RELAXED);
+    __atomic_store_n(&mem->context_bytes, extra, __ATOMIC_RELAXED);
+    __atomic_store_n(&mem->total_bytes,
+                     held + extra + __atomic_load_n(&mem->module_bytes, __ATOMIC_RELAXED),
+                     __ATOMIC_RELAXED);
+}

@@ -1,0 +1,86 @@
+#include "hook/ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "contract/env.h"
+#include "core/atomics.h"
+#include "core/size.h"
+#include "hook/attach.h"
+#include "hook/sys.h"
+
+static char log_path[256]; /**< empty: none, or log_fd */
+static int log_fd = -1;
+
+void gs_ring_configure(void)
+{
+    struct gs_str value = gs_str_of(getenv(GS_ENV_LOG));
+    uint64_t fd;
+
+    log_fd = -1;
+    log_path[0] = '\0';
+    if (gs_size_parse_u64(value, &fd) == 0 && fd <= INT32_MAX)
+        log_fd = (int)fd;
+    else
+        (void)gs_str_to_field(value, log_path, sizeof(log_path)); /* too long: not logged */
+}
+
+/** One write per line, so that lines of several processes do not mix. */
+static void write_line(const struct gs_ledger_event *event)
+{
+    char line[320];
+    struct gs_str_out out;
+    int fd = log_fd;
+
+    if (fd < 0 && log_path[0] == '\0')
+        return;
+    gs_str_out_init(&out, line, sizeof(line) - 1);
+    gs_str_put_c(&out, "gpuslice[");
+    gs_str_put_u64(&out, event->pid);
+    gs_str_put_c(&out, "]: ");
+    gs_reason_put(&out, event);
+    line[out.n++] = '\n';
+    if (fd < 0)
+        fd = gs_sys_openat(AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
+                           0600);
+    if (fd < 0)
+        return;
+    (void)gs_sys_write(fd, line, out.n); /* a full log is no reason to fail */
+    if (log_fd < 0)
+        gs_sys_close(fd);
+}
+
+static void write_ring(struct gs_ledger *ledger, const struct gs_ledger_event *event)
+{
+    uint64_t pos = gs_atomic_add(&ledger->ring_next, 1, __ATOMIC_RELAXED);
+    struct gs_ledger_event *e = &ledger->ring[pos % GS_LEDGER_RING];
+
+    /* odd while written; the reader takes an event only if seq was even and the same before and
+     * after */
+    gs_atomic_store(&e->seq, 2 * pos + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    memcpy(&e->time_ns, &event->time_ns, sizeof(*e) - offsetof(struct gs_ledger_event, time_ns));
+    gs_atomic_store(&e->seq, 2 * (pos + 1), __ATOMIC_RELEASE);
+}
+
+void gs_ring_log(enum gs_reason reason, uint32_t dev, const char *what, const uint64_t arg[4])
+{
+    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_str name = gs_str_of(what);
+    struct gs_ledger_event event = {
+        .time_ns = gs_sys_clock_ns(CLOCK_REALTIME),
+        .pid = self->pid != 0 ? self->pid : (uint32_t)getpid(),
+        .reason = (uint16_t)reason,
+        .device = dev < GS_LEDGER_DEVICES ? (uint16_t)dev : GS_RING_NO_DEVICE,
+    };
+
+    if (name.n >= sizeof(event.what))
+        name.n = sizeof(event.what) - 1;
+    if (name.n > 0)
+        memcpy(event.what, name.p, name.n);
+    if (arg != NULL)
+        memcpy(event.arg, arg, sizeof(event.arg));
+    if (self->ledger != NULL)
+        write_ring(self->ledger, &event);
+    write_line(&event);
+}

@@ -1,0 +1,25 @@
+#include "hook/slot.h"
+
+#include "core/atomics.h"
+#include "hook/attach.h"
+#include "hook/step.h"
+
+/* Apart from slot.c so that the explorer can run it without files and locks. */
+
+void gs_slot_wipe(uint32_t slot)
+{
+    struct gs_attach_self *self = &gs_attach_self;
+
+    for (uint32_t dev = 0; dev < self->n_mapped; dev++) {
+        struct gs_ledger_device *d = &self->device[dev];
+
+        gs_atomic_store(&d->pending[slot], 0, __ATOMIC_SEQ_CST);
+        GS_STEP("wipe.pending");
+        gs_atomic_store(&d->held[slot], 0, __ATOMIC_SEQ_CST);
+        GS_STEP("wipe.held");
+        gs_atomic_store(&d->extra[slot], 0, __ATOMIC_SEQ_CST);
+    }
+    GS_STEP("wipe.before_owner");
+    /* release: the zeros before, for whoever claims the slot by a compare-and-swap on this word */
+    gs_atomic_store(&self->ledger->slot[slot].owner, 0, __ATOMIC_RELEASE);
+}
