@@ -68,7 +68,7 @@ extern struct gs_attach_self gs_attach_self __attribute__((visibility("hidden"))
  *  Returns  0 attached; -ESHUTDOWN closed: device memory will be refused (the reason is kept,
  * logged to $GPUSLICE_LOG and, where a ledger is there, to its ring); 1 unusable but the quota says
  *           `fail open`. Never aborts. */
-GS_WUR int gs_attach(void);
+int gs_attach(void);
 /** In a forked child, before gs_attach(): forget the parent's slot, mapping, descriptor and locks.
  */
 void gs_attach_forget(void);

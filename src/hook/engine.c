@@ -5,24 +5,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "hook/attach.h"
 #include "hook/elf.h"
 #include "hook/futex.h"
 #include "hook/lookup.h"
+#include "hook/ring.h"
+#include "hook/slot.h"
 #include "hook/track.h"
 #include "hook/xlate.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
-
-int gs_attach(void);
-void gs_attach_forget(void);
-int gs_attach_device(const char *uuid);
-void gs_slot_flag(uint32_t flags);
-void gs_ring_log(int reason, uint32_t dev, const char *what, const uint64_t arg[4]);
-#define GS_SLOT_UNHELD    2u
-#define GS_REASON_UNHELD  7
-#define GS_RING_NO_DEVICE 0xffffu
 
 /* Lock order: gs_engine.once, then gs_engine.resolving. The driver and the loader's load lock may
  * be taken under `once` (attaching may have to ask the driver for its cards), never under
