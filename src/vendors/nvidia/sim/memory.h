@@ -20,11 +20,14 @@ struct gs_sim_range {
     struct gs_sim_id id;    /* physical memory; index GS_SIM_NONE: none */
     uint32_t flags;         /* of the host allocation, or of the reservation */
     uint64_t buffer_id;     /* unique in the process */
-    void *owner;            /* pool, or reservation */
+    uint64_t unit;          /* place in its card, set by gs_memory_add() */
+    uint64_t units;         /* 0: found by address */
+    void *owner;            /* of its kind: block of pieces, pool, reservation */
 };
 
 enum gs_sim_range_kind {
     GS_SIM_RANGE_NONE = 0,
+    GS_SIM_RANGE_BLOCK,  /* cut into pieces (block.h); queries tell the piece */
     GS_SIM_RANGE_DEVICE, /* cuMemAlloc, pitch */
     GS_SIM_RANGE_MANAGED,
     GS_SIM_RANGE_POOL,       /* cuMemAllocAsync */
@@ -58,3 +61,33 @@ CUresult gs_memory_free(CUdeviceptr ptr);
 /** Called at synchronisation points of a context (stream, event, context): pools of the device
  *  return what exceeds their release threshold. */
 void gs_memory_synchronized(struct gs_sim_ctx *ctx);
+
+/* The table itself, for the files that make and end allocations. gs_sim_self.lock held. */
+
+/** Enter an allocation. Memory with a place in its card is found through the card's mapping
+ *  (`unit` of `units` granules), anything else by its address (units 0).
+ *  Returns its number (> 0), or 0 when the table is full. */
+uint32_t gs_memory_add(const struct gs_sim_range *range, uint64_t unit, uint64_t units);
+void gs_memory_remove(uint32_t number);
+
+/** Entry that contains `ptr`, blocks not resolved; NULL if none. `ret_number` may be NULL. */
+struct gs_sim_range *gs_memory_at(CUdeviceptr ptr, uint32_t *ret_number);
+
+/** Address of granule `unit` of a card in this process; 0 if it cannot be mapped. */
+CUdeviceptr gs_memory_address(uint32_t card, uint64_t unit);
+
+/** Next number for buffer_id. */
+uint64_t gs_memory_serial(void);
+
+/** Walk all entries (`from` 0 starts). Returns the number of the next one in use, 0 at the end. */
+uint32_t gs_memory_next(uint32_t from, struct gs_sim_range **ret_range);
+
+/** End everything a context owns (lock not held). */
+void gs_memory_forget_context(struct gs_sim_ctx *ctx);
+
+/** Device or managed memory (`kind`: GS_SIM_RANGE_DEVICE or _MANAGED) of a context (linear.c; lock
+ *  not held). */
+CUresult gs_linear_alloc(struct gs_sim_ctx *ctx, size_t bytes, uint32_t kind, CUdeviceptr *ret_ptr);
+
+/** End the small blocks of a context (linear.c; lock held). */
+void gs_linear_forget(struct gs_sim_ctx *ctx);

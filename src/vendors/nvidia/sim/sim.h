@@ -40,8 +40,3 @@ static inline int gs_process_is_ready(void)
 
 /** Why this process is not ready: always CUDA_ERROR_NOT_INITIALIZED today; never success. */
 CUresult gs_process_not_ready(void);
-
-static inline size_t gs_sim_round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}

@@ -45,6 +45,7 @@ struct gs_sim_card_state {
     char uuid[16]; /* bytes as cuDeviceGetUuid gives them */
     uint64_t memory_bytes;
     uint64_t granularity; /* bytes; a power of two */
+    uint64_t shift;       /* its logarithm */
     uint64_t span_units;  /* offset space in granules */
     uint64_t bitmap_at;   /* file offset of span_units bits, one per granule in use */
     uint64_t first_free;  /* no granule below this one is free */
@@ -65,6 +66,7 @@ struct gs_sim_proc {
     uint32_t contexts;  /* live contexts on any card */
     uint64_t card_mask; /* bit per card with a live context */
     char comm[16];
+    uint64_t used_bytes[GS_SIM_CARDS_MAX]; /* sum over the objects it is charged for */
 };
 
 /** The witness: what one slice has and had at most on one card. */
@@ -78,22 +80,24 @@ struct gs_sim_group {
     struct gs_sim_group_use card[GS_SIM_CARDS_MAX];
 };
 
-/** Physical memory: lives while `holders` is not zero. */
+/** Physical memory. Lives while it has an owner, holds of other processes, or an exported
+ * descriptor that is open somewhere. When the owner leaves, the charge passes to a process that
+ * holds it. */
 struct gs_sim_object {
-    uint32_t kind;       /* enum gs_sim_kind; GS_SIM_FREE = not in use. Written last at birth */
+    uint32_t kind;       /* enum gs_sim_kind; written last at birth, first at death */
     uint32_t generation; /* grows with each reuse: identities that travel carry it */
     uint32_t card;
-    uint32_t owner;   /* process slot charged for it; GS_SIM_NONE = none left */
-    uint32_t group;   /* group charged */
-    uint32_t holders; /* owner (1) + holds of others + 1 if an exported descriptor is open */
-    uint32_t context; /* id of the owner's context */
+    uint32_t owner;      /* process slot charged for it; GS_SIM_NONE = none left */
+    uint32_t owner_refs; /* times the owner holds it */
+    uint32_t holds;      /* entries of other processes in the table of holds */
+    uint32_t group;      /* group charged */
+    uint32_t context;    /* id of the owner's context */
+    uint32_t exported;   /* a file export.<index>.<generation> exists */
     uint32_t next_free;
     uint64_t first_unit; /* place in the card's file, in granules */
     uint64_t units;      /* 0: no place */
     uint64_t bytes;      /* charged */
     uint64_t size;       /* as asked for (what an importer is told) */
-    uint32_t exported;   /* a file export.<index>.<generation> exists */
-    uint32_t flags;
 };
 
 /** One process other than the owner that keeps an object alive. */
@@ -121,6 +125,7 @@ struct gs_sim_state {
     uint32_t hold_top;    /* entries from here on were never used */
     uint32_t proc_top;    /* slots from here on were never used */
     uint32_t n_groups;
+    uint32_t n_exported;   /* objects with an exported descriptor */
     struct gs_fault fault; /* own atomics */
     struct gs_sim_card_state card[GS_SIM_CARDS_MAX];
     struct gs_sim_group group[GS_SIM_GROUPS_MAX];
@@ -128,6 +133,12 @@ struct gs_sim_state {
     struct gs_sim_hold hold[GS_SIM_HOLDS_MAX];
     struct gs_sim_object object[GS_SIM_OBJECTS_MAX];
 };
+
+/** `n` rounded up to a multiple of `to`, a power of two. */
+static inline uint64_t gs_sim_align(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) & ~(to - 1);
+}
 
 /** Open the shared state, creating it from the environment if this is the first process
  *  (GPUSLICE_SIM_CARDS, _MEMORY, _MODEL, _OVERHEAD, _GRANULARITY, _MODE).
@@ -146,8 +157,11 @@ GS_WUR int gs_state_path(char *buf, size_t n, const char *name);
 void gs_state_lock(void);
 void gs_state_unlock(void);
 
-/** Make every sum and free list agree with the tables. Lock held. */
+/** Make every sum, bitmap and free list agree with the tables (repair.c). Lock held. */
 void gs_state_repair(void);
+
+/** Bits of the granules in use of a card. */
+uint64_t *gs_state_bitmap(uint32_t card);
 
 /** Index of the group `name` (made if new). Lock held. Returns -ENOSPC when the table is full. */
 GS_WUR int gs_state_group(const char *name);
