@@ -69,7 +69,6 @@ class Function:
 
 def functions(header_text):
     """Every prototype of the public part of cuda.h together with the comment before it."""
-    public = header_text.split("defined(__CUDA_API_VERSION_INTERNAL)")[0]
     found = {}
     pattern = re.compile(
         r"(?P<doc>/\*\*(?:[^*]|\*(?!/))*\*/)?\s*(?:#if[^\n]*\n|__CUDA_DEPRECATED\s*)*"
@@ -126,12 +125,21 @@ def renames(header_text):
     )
 
 
-def derive(header_text, symbols):
-    """Map each of `symbols` (exports of a driver, names of a header) that can take device memory to its
+def symbols(header_text):
+    """Every symbol the header knows of: prototypes, what macros turn names into, per-thread twins."""
+    found = {function.name for function in functions(header_text)}
+    found |= {symbol for _, symbol in renames(header_text)}
+    for twin, name in re.findall(r"__CUDA_API_PT(DS|SZ)\((cu[A-Z]\w+)\)", header_text):
+        found.add(f"{name}_pt{twin.lower()}")
+    return found
+
+
+def derive(header_text, names):
+    """Map each of `names` (exports of a driver, names of a header) that can take device memory to its
     witnesses."""
     by_base = {}
     for function in functions(header_text):
         by_base.setdefault(base_name(function.name), set()).update(witness(function))
     for name, documented in renames(header_text):
         by_base.setdefault(base_name(documented), set()).update(by_base.get(base_name(name), ()))
-    return {s: sorted(by_base[base_name(s)]) for s in symbols if by_base.get(base_name(s))}
+    return {s: sorted(by_base[base_name(s)]) for s in names if by_base.get(base_name(s))}

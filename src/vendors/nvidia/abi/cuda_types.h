@@ -169,6 +169,10 @@ typedef struct {
     CUctxCigParam *cigParams;
 } CUctxCreateParams;
 
+/* of VDPAU's own header, for cuVDPAUCtxCreate */
+typedef uint32_t VdpDevice;
+typedef uint32_t VdpGetProcAddress(VdpDevice device, uint32_t function_id, void **function_pointer);
+
 /* Green contexts. Since 12.4; the work-queue members since 13.0. The driver keeps its own data in
  * _internal_padding. */
 typedef enum {

@@ -43,6 +43,7 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuDeviceGraphMemTrim)                                                                        \
     X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuDevicePrimaryCtxRelease_v2)                                                                \
+    X(cuDevicePrimaryCtxRetain)                                                                    \
     X(cuDeviceTotalMem_v2)                                                                         \
     X(cuGraphChildGraphNodeGetGraph)                                                               \
     X(cuGraphExecDestroy)                                                                          \
