@@ -8,6 +8,7 @@
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/pool.h"
+#include "vendors/nvidia/hook/vmm.h"
 
 /* Flags of CUDA_ARRAY3D_DESCRIPTOR. */
 #define LAYERED          0x01u
@@ -270,6 +271,8 @@ CUresult gs_nv_array_destroy(CUresult (*real)(CUarray), CUarray hArray)
     bool known = gs_track_take(GS_OBJ_ARRAY, (uintptr_t)hArray, &obj);
     CUresult result = real(hArray);
 
+    if (result == CUDA_SUCCESS)
+        gs_vmm_array_gone((uintptr_t)hArray);
     if (!known)
         return result;
     if (result == CUDA_SUCCESS)
@@ -286,6 +289,8 @@ CUresult gs_nv_mipmapped_array_destroy(CUresult (*real)(CUmipmappedArray),
     bool known = gs_track_take(GS_OBJ_MIPMAP, (uintptr_t)hMipmappedArray, &obj);
     CUresult result = real(hMipmappedArray);
 
+    if (result == CUDA_SUCCESS)
+        gs_vmm_array_gone((uintptr_t)hMipmappedArray);
     if (!known)
         return result;
     if (result == CUDA_SUCCESS)

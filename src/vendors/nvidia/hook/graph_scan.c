@@ -8,9 +8,9 @@
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 
-#define DEPTH     32u /* child graphs within child graphs */
-#define MAX_NODES (1ull << 24)
-#define MAX_LIVE  256u /* allocations followed at a time along a chain */
+#define DEPTH      32u /* child graphs within child graphs */
+#define MAX_NODES  (1ull << 24)
+#define MAX_PIECES 256u /* different pieces followed along a chain */
 
 /* Node lists live in pages of our own: a hook does not use the program's allocator. */
 struct list {
@@ -130,8 +130,8 @@ static int sum(const struct gs_driver *driver, CUgraph graph, struct gs_graph_ne
     return rc;
 }
 
-/* The one node that has no dependency, when every other has exactly one and none is shared; the
- * order of the list is then no matter, so the chain is rebuilt through `dependents`. */
+/* Does each node depend on the one before it, and on nothing else? Lists come in the order in which
+ * the nodes were made; a chain made in another order is summed instead. */
 static bool is_chain(const struct gs_driver *driver, const struct list *list)
 {
     CUgraphNode before = NULL;
@@ -142,8 +142,6 @@ static bool is_chain(const struct gs_driver *driver, const struct list *list)
         CUgraphNode dependency = NULL;
         size_t n = 1;
 
-        /* Nodes come in the order they were made; a chain made in another order is summed instead.
-         */
         if (driver->cuGraphNodeGetDependencies(list->nodes[i], NULL, &n) != CUDA_SUCCESS ||
             n != (i == 0 ? 0u : 1u))
             return false;
@@ -156,21 +154,22 @@ static bool is_chain(const struct gs_driver *driver, const struct list *list)
     return true;
 }
 
-struct live {
+struct piece {
     CUdeviceptr ptr;
     uint64_t bytes;
+    bool live;
 };
 
-/* The most that is live at a time along a chain of one card. Only memory freed before in the same
- * chain is used again. Returns false where it cannot tell. */
-static bool peak(const struct gs_driver *driver, const struct list *list, CUdevice card,
-                 uint64_t *ret_bytes)
+/* What a chain takes from one card when memory freed earlier in it serves later nodes of the same
+ * size again. Drivers may do better, none does worse. Returns false where it cannot tell. */
+static bool reused(const struct gs_driver *driver, const struct list *list, CUdevice card,
+                   uint64_t *ret_bytes)
 {
-    struct live live[MAX_LIVE];
-    uint64_t now = 0, most = 0, bytes;
+    struct piece piece[MAX_PIECES];
+    uint64_t total = 0, bytes;
     CUdeviceptr ptr;
     CUdevice ordinal;
-    uint32_t n = 0;
+    uint32_t n = 0, k;
 
     if (driver->cuGraphMemFreeNodeGetParams == NULL)
         return false;
@@ -180,23 +179,24 @@ static bool peak(const struct gs_driver *driver, const struct list *list, CUdevi
         if (is_type(driver, list->nodes[i], CU_GRAPH_NODE_TYPE_MEM_ALLOC)) {
             if (!alloc_node(driver, list->nodes[i], &ordinal, &bytes, &ptr) || ordinal != card)
                 continue;
-            if (n == MAX_LIVE || bytes > UINT64_MAX - now)
+            for (k = 0; k < n && (piece[k].live || piece[k].bytes != bytes); k++)
+                continue;
+            if (k == MAX_PIECES || bytes > UINT64_MAX - total)
                 return false;
-            live[n++] = (struct live){ptr, bytes};
-            now += bytes;
-            most = now > most ? now : most;
+            if (k == n) {
+                n++;
+                total += bytes;
+            }
+            piece[k] = (struct piece){ptr, bytes, true};
         } else if (is_type(driver, list->nodes[i], CU_GRAPH_NODE_TYPE_MEM_FREE)) {
             if (driver->cuGraphMemFreeNodeGetParams(list->nodes[i], &ptr) != CUDA_SUCCESS)
                 return false;
-            for (uint32_t k = 0; k < n; k++)
-                if (live[k].ptr == ptr) {
-                    now -= live[k].bytes;
-                    live[k] = live[--n];
-                    break;
-                }
+            for (k = 0; k < n; k++)
+                if (piece[k].ptr == ptr)
+                    piece[k].live = false;
         }
     }
-    *ret_bytes = most;
+    *ret_bytes = total;
     return true;
 }
 
@@ -218,7 +218,7 @@ int gs_graph_scan(CUgraph graph, struct gs_graph_need *ret_need)
         uint64_t bytes;
 
         for (uint32_t i = 0; i < ret_need->n; i++)
-            if (peak(driver, &list, ret_need->card[i].ordinal, &bytes))
+            if (reused(driver, &list, ret_need->card[i].ordinal, &bytes))
                 ret_need->card[i].bytes = bytes;
     }
     list_close(&list);

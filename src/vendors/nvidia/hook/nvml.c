@@ -13,8 +13,9 @@
 /* Memory of a card as NVML tells it: the slice's, where the card is in the grant. A card that is
  * not granted keeps its true answers. */
 
-#define HANDLES 128u /* cards and MIG instances of the largest machine; more are asked each time   \
-                      */
+#define HANDLES                                                                                    \
+    128u /* cards and MIG instances of the largest machine; more are asked each time               \
+          */
 
 /* NVML's handles stay what they are for the life of the process. An entry is written once: `handle`
  * last, with release, pairs with the acquire in gs_nvml_device. */
