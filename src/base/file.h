@@ -1,0 +1,37 @@
+#pragma once
+/* Small files, safely: bounded reads, atomic private writes, private folders.
+ *
+ * Folders are handled by descriptor so that nobody can swap one for a link between two steps. */
+
+#include <stddef.h>
+
+#include "core/cleanup.h"
+
+struct gs_buf;
+struct gs_err;
+
+/** Close and set to -1; for GS_CLEANUP on an int. Keeps errno. */
+void gs_file_close(int *fd);
+
+/** Append the content of a file to `buf`.
+ *  @dirfd   folder, or AT_FDCWD with a path.
+ *  @max     refuse more than this many bytes.
+ *  Returns  0; -EFBIG longer than max; -ELOOP a symbolic link; -EINVAL not a regular file (files of
+ *           /proc are regular); else what open or read said. */
+GS_WUR int gs_file_read(int dirfd, const char *name, size_t max, struct gs_buf *buf);
+
+/** Write a file of mode 0600 so that a reader sees the old content or the new, never a part: a
+ *  temporary file in the same folder, renamed into place. */
+GS_WUR int gs_file_write(int dirfd, const char *name, const void *bytes, size_t n,
+                         struct gs_err *err);
+
+/** Open a folder that belongs to `uid`, has no permissions for others and is not a link.
+ *  Returns  descriptor; -EPERM foreign owner or open to others; -ELOOP a link; else from open. */
+GS_WUR int gs_file_open_private(int dirfd, const char *name, unsigned uid, struct gs_err *err);
+
+/** The same for ourselves, created with mode 0700 where it is missing. */
+GS_WUR int gs_file_make_private(int dirfd, const char *name, struct gs_err *err);
+
+/** Remove a folder and the plain files in it (no deeper folders; links are removed, not followed).
+ */
+GS_WUR int gs_file_remove_dir(int dirfd, const char *name, struct gs_err *err);
