@@ -1,0 +1,139 @@
+#include "apps/gpuslice/book.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/gpuslice/slice.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "core/size.h"
+
+static int open_ledger(int dir_fd, struct gs_err *err)
+{
+    int fd = openat(dir_fd, GS_SLICE_LEDGER, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+    return fd >= 0 ? fd : gs_err_set(err, -errno, "open the ledger: %s", strerror(errno));
+}
+
+static int explain(int rc, struct gs_err *err)
+{
+    if (rc == -ENODATA)
+        return gs_err_set(err, -ENOENT, "the ledger is being made");
+    if (rc == -EPROTO)
+        return gs_err_set(err, -EBADMSG, "the ledger is damaged or of another version");
+    return gs_err_set(err, rc, "read the ledger: %s", strerror(-rc));
+}
+
+static void free_snapshot(struct gs_ledger_snapshot **snapshot)
+{
+    free(*snapshot);
+    *snapshot = NULL;
+}
+
+static int read_snapshot(int dir_fd, struct gs_ledger_snapshot **ret, struct gs_err *err)
+{
+    GS_CLEANUP(free_snapshot) struct gs_ledger_snapshot *snapshot = NULL;
+    GS_CLEANUP(gs_file_close) int fd = open_ledger(dir_fd, err);
+    int rc;
+
+    if (fd < 0)
+        return fd;
+    snapshot = malloc(sizeof(*snapshot));
+    if (!snapshot)
+        return gs_err_set(err, -ENOMEM, "out of memory");
+    rc = gs_ledger_read(fd, snapshot);
+    if (rc != 0)
+        return explain(rc, err);
+    *ret = GS_STEAL(snapshot);
+    return 0;
+}
+
+static void add_process(const struct gs_ledger_snapshot *snapshot, uint32_t slot,
+                        struct gs_book *book)
+{
+    const struct gs_ledger_slot *s = &snapshot->slot[slot];
+    struct gs_book_process *p = &book->process[book->n_processes++];
+
+    /* the kernel names the holder of the lock in our pid namespace; the slot has its owner's word
+     * for it */
+    p->pid = snapshot->holder_pid[slot] > 0 ? (uint32_t)snapshot->holder_pid[slot] : s->pid;
+    p->flags = s->flags;
+    for (uint32_t i = 0; i < snapshot->n_devices; i++)
+        p->used_bytes = gs_size_add(p->used_bytes, snapshot->device[i].slot_bytes[slot]);
+}
+
+int gs_book_read(int dir_fd, struct gs_book *ret_book, struct gs_err *err)
+{
+    GS_CLEANUP(free_snapshot) struct gs_ledger_snapshot *snapshot = NULL;
+    int rc;
+
+    memset(ret_book, 0, sizeof(*ret_book));
+    rc = read_snapshot(dir_fd, &snapshot, err);
+    if (rc != 0)
+        return rc;
+    ret_book->process = calloc(GS_LEDGER_SLOTS, sizeof(*ret_book->process));
+    if (!ret_book->process)
+        return gs_err_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < snapshot->n_devices; i++) {
+        struct gs_book_device *d = &ret_book->device[ret_book->n_devices++];
+
+        memcpy(d->uuid, snapshot->device[i].uuid, sizeof(d->uuid));
+        d->limit_bytes = snapshot->device[i].limit_bytes;
+        d->used_bytes = snapshot->device[i].used_bytes;
+    }
+    for (uint32_t i = 0; i < snapshot->n_slots; i++)
+        if (snapshot->is_live[i])
+            add_process(snapshot, i, ret_book);
+    ret_book->refusals = snapshot->refusals;
+    return 0;
+}
+
+void gs_book_fini(struct gs_book *book)
+{
+    if (!book)
+        return;
+    free(book->process);
+    memset(book, 0, sizeof(*book));
+}
+
+const struct gs_book_process *gs_book_find(const struct gs_book *book, uint32_t pid)
+{
+    for (size_t i = 0; i < book->n_processes; i++)
+        if (book->process[i].pid == pid)
+            return &book->process[i];
+    return NULL;
+}
+
+const struct gs_book_device *gs_book_find_device(const struct gs_book *book, const char *uuid)
+{
+    for (size_t i = 0; i < book->n_devices; i++)
+        if (strcmp(book->device[i].uuid, uuid) == 0)
+            return &book->device[i];
+    return NULL;
+}
+
+bool gs_book_has_live(int dir_fd)
+{
+    GS_CLEANUP(gs_book_fini) struct gs_book book = {0};
+    int rc = gs_book_read(dir_fd, &book, NULL);
+
+    if (rc != 0)
+        return rc != -ENOENT && rc != -EBADMSG; /* a damaged one goes with its slice */
+    return book.n_processes > 0;
+}
+
+int gs_book_events(int dir_fd, struct gs_ledger_event *ret_events, size_t max, struct gs_err *err)
+{
+    GS_CLEANUP(gs_file_close) int fd = open_ledger(dir_fd, err);
+    uint64_t next;
+    int n;
+
+    if (fd < 0)
+        return fd;
+    n = gs_ledger_read_events(fd, 0, ret_events,
+                              max < GS_LEDGER_RING ? (uint32_t)max : GS_LEDGER_RING, &next);
+    return n >= 0 ? n : explain(n, err);
+}

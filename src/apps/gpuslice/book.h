@@ -1,0 +1,47 @@
+#pragma once
+/* A slice's ledger as the command line sees it: read by pread, nothing in it trusted. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "contract/ledger.h"
+#include "core/cleanup.h"
+
+struct gs_err;
+
+struct gs_book_device {
+    char uuid[96];
+    uint64_t limit_bytes; /**< UINT64_MAX none */
+    uint64_t used_bytes;  /**< live processes and shares */
+};
+
+struct gs_book_process {
+    uint32_t pid;
+    uint32_t flags;      /**< GS_SLOT_* */
+    uint64_t used_bytes; /**< over all devices, with the shares charged to it */
+};
+
+struct gs_book {
+    struct gs_book_device device[GS_LEDGER_DEVICES];
+    size_t n_devices;
+    struct gs_book_process *process; /**< the live ones; heap */
+    size_t n_processes;
+    uint64_t refusals;
+};
+
+/** Read the ledger in a slice's folder. Returns 0; -ENOENT there is none yet; -EBADMSG it is not
+ * one. Owner  caller; gs_book_fini(). */
+GS_WUR int gs_book_read(int dir_fd, struct gs_book *ret_book, struct gs_err *err);
+void gs_book_fini(struct gs_book *book);
+const struct gs_book_process *gs_book_find(const struct gs_book *book, uint32_t pid);
+const struct gs_book_device *gs_book_find_device(const struct gs_book *book, const char *uuid);
+
+/** True where a live process owns a slot; also where reading fails for want of memory or the like.
+ */
+bool gs_book_has_live(int dir_fd);
+
+/** Copy up to `max` of the newest complete events, oldest first. Returns their number or as above.
+ */
+GS_WUR int gs_book_events(int dir_fd, struct gs_ledger_event *ret_events, size_t max,
+                          struct gs_err *err);

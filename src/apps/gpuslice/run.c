@@ -1,0 +1,350 @@
+/* gpuslice run: make or join a slice, start a program in it, go when it goes. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "apps/gpuslice/app.h"
+#include "apps/gpuslice/book.h"
+#include "apps/gpuslice/options.h"
+#include "apps/gpuslice/overhead.h"
+#include "apps/gpuslice/plan.h"
+#include "apps/gpuslice/preflight.h"
+#include "apps/gpuslice/slice.h"
+#include "apps/gpuslice/supervise.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/proc.h"
+#include "contract/env.h"
+#include "vendors/registry_node.h"
+
+#define ENV_HOOK "GPUSLICE_HOOK"
+
+/** Everything `run` holds while it lives. */
+struct run {
+    const struct gs_opt_args *args;
+    struct gs_probe probe;
+    struct gs_plan plan;
+    struct gs_slice slice;
+    const struct gs_probe_vendor *vendor;
+    char hook[PATH_MAX];
+};
+
+static const char *option(const struct run *run, int id)
+{
+    return run->args->value[id];
+}
+
+/* Limits do not nest: the hook reads one quota, and the inner one would replace the outer. */
+static int check_nesting(struct gs_err *err)
+{
+    const char *outer = getenv(GS_ENV_SLICE);
+
+    if (access(GS_QUOTA_DIR, F_OK) == 0)
+        return gs_err_set(
+            err, -EPERM,
+            "this container has a grant of its own (%s), which counts: start the program without "
+            "gpuslice run",
+            GS_QUOTA_DIR);
+    if (outer && getenv(GS_ENV_QUOTA_DIR))
+        return gs_err_set(
+            err, -EPERM,
+            "this shell is inside slice '%s' already, and slices do not nest: start the program "
+            "without gpuslice run",
+            outer);
+    return 0;
+}
+
+static int check_join_options(const struct run *run, struct gs_err *err)
+{
+    static const int excluded[] = {GS_OPTION_MEMORY, GS_OPTION_CORES, GS_OPTION_DEVICE,
+                                   GS_OPTION_NAME, GS_OPTION_OVERSUBSCRIBE};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(excluded); i++)
+        if (option(run, excluded[i]))
+            return gs_err_set(err, -EINVAL,
+                              "--join and --%s exclude each other: a slice keeps its limits",
+                              gs_options_spec.options[excluded[i]].name);
+    return 0;
+}
+
+/* Where the build or the installation put it, relative to this program. */
+static int find_hook(struct run *run, struct gs_err *err)
+{
+    const char *given = getenv(ENV_HOOK);
+    char dir[PATH_MAX], path[2 * PATH_MAX];
+    ssize_t n;
+
+    if (given && *given) {
+        if (!realpath(given, run->hook))
+            return gs_err_set(err, -errno, ENV_HOOK "='%s': %s", given, strerror(errno));
+        return 0;
+    }
+    n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+    if (n <= 0)
+        return gs_err_set(
+            err, -ENOENT,
+            "cannot tell where gpuslice is installed (is /proc mounted?); set " ENV_HOOK
+            " to the path of %s",
+            run->vendor->hook);
+    dir[n] = '\0';
+    *strrchr(dir, '/') = '\0'; /* an absolute path */
+    (void)snprintf(path, sizeof(path), "%s/../lib/gpuslice/%s", dir, run->vendor->hook);
+    if (realpath(path, run->hook))
+        return 0;
+    (void)snprintf(path, sizeof(path), "%s/../../vendors/%s/hook/%s", dir, run->vendor->room,
+                   run->vendor->hook);
+    if (realpath(path, run->hook))
+        return 0;
+    return gs_err_set(err, -ENOENT,
+                      "the hook library is not at %s/../lib/gpuslice/%s; set " ENV_HOOK
+                      " to its path",
+                      dir, run->vendor->hook);
+}
+
+/* The loader splits the list at blanks and colons, and has no way to write them. */
+static int check_hook_path(const struct run *run, struct gs_err *err)
+{
+    if (access(run->hook, R_OK) != 0)
+        return gs_err_set(err, -errno, "the hook library %s cannot be read: %s", run->hook,
+                          strerror(errno));
+    if (strpbrk(run->hook, " \t:;"))
+        return gs_err_set(
+            err, -EINVAL,
+            "the loader cannot preload '%s': install it under a path without blanks and colons",
+            run->hook);
+    return 0;
+}
+
+/* Returns the number of reasons. */
+static int tell_preflight(char *const *argv)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf why = {0};
+    char *line, *rest;
+    int n = 0;
+
+    if (gs_preflight_check(argv, &why) != 0 || why.n == 0)
+        return 0;
+    for (line = strtok_r(why.p, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), n++)
+        gs_app_say("cannot be held: %s", line);
+    return n;
+}
+
+/* A name nobody has to think of: what runs, and the number that makes it unique among live slices.
+ */
+static void default_name(const char *program, char ret[GS_SLICE_NAME])
+{
+    const char *slash = strrchr(program, '/');
+    char word[40];
+
+    (void)snprintf(word, sizeof(word), "%s", slash ? slash + 1 : program);
+    for (char *c = word; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.", *c))
+            *c = '_';
+    (void)snprintf(ret, GS_SLICE_NAME, "%s%s-%d", word[0] == '.' || word[0] == '-' ? "x" : "", word,
+                   getpid());
+}
+
+static void describe_command(char *const *argv, char ret[GS_SLICE_COMMAND])
+{
+    size_t n = 0;
+
+    ret[0] = '\0';
+    for (; *argv && n + 2 < GS_SLICE_COMMAND; argv++) {
+        (void)snprintf(ret + n, GS_SLICE_COMMAND - n, "%s%s", n ? " " : "", *argv);
+        n = strlen(ret);
+    }
+}
+
+static int create(struct run *run, const struct gs_slices *slices, struct gs_err *err)
+{
+    struct gs_plan_request request = {
+        .memory = option(run, GS_OPTION_MEMORY),
+        .cores = option(run, GS_OPTION_CORES),
+        .device = option(run, GS_OPTION_DEVICE),
+        .visible = getenv(run->vendor->visible_env),
+        .oversubscribe = option(run, GS_OPTION_OVERSUBSCRIBE) != NULL,
+    };
+    const char *name = option(run, GS_OPTION_NAME);
+    int rc = gs_plan_make(&request, &run->probe, slices, &run->plan, err);
+
+    if (rc != 0)
+        return rc;
+    if (name)
+        (void)snprintf(run->slice.name, sizeof(run->slice.name), "%s", name);
+    else
+        default_name(run->args->rest[0], run->slice.name);
+    if (gs_slices_find(slices, run->slice.name))
+        return gs_err_set(
+            err, -EEXIST,
+            "a slice named '%s' exists; take another --name, or --join %s to run in it",
+            run->slice.name, run->slice.name);
+    describe_command(run->args->rest, run->slice.command);
+    run->slice.quota = run->plan.quota;
+    return gs_slice_create(&run->slice, err);
+}
+
+static int join(struct run *run, struct gs_slices *slices, const char *name, struct gs_err *err)
+{
+    struct gs_slice *found = gs_slices_find(slices, name);
+    int rc;
+
+    if (!found || found->state == GS_SLICE_DEAD)
+        return gs_err_set(err, -ENOENT, "no live slice '%s'; 'gpuslice ls' lists them", name);
+    if (found->state == GS_SLICE_DAMAGED)
+        return gs_err_set(
+            err, -EBADMSG,
+            "the files of slice '%s' are damaged; 'gpuslice rm --force %s' removes it", name, name);
+    rc = gs_slice_hold(found, err);
+    if (rc != 0)
+        return rc;
+    run->slice = *found;
+    found->dir_fd = found->lock_fd = -1; /* ours now */
+    for (uint32_t i = 0; i < run->slice.quota.n_devices; i++) {
+        int card = gs_probe_find_card(&run->probe, run->slice.quota.device[i].uuid);
+
+        if (card >= 0)
+            run->plan.card[run->plan.n_cards++] = (uint32_t)card;
+    }
+    return 0;
+}
+
+static int make_or_join(struct run *run, struct gs_err *err)
+{
+    GS_CLEANUP(gs_proc_fini) struct gs_proc_table procs = {0};
+    GS_CLEANUP(gs_slice_unlock_home) struct gs_slice_home_lock lock = {0};
+    GS_CLEANUP(gs_slices_fini) struct gs_slices slices = {0};
+    const char *name = option(run, GS_OPTION_JOIN);
+    int rc = gs_slice_lock_home(&lock, err);
+
+    if (rc != 0)
+        return rc;
+    (void)!gs_proc_list(&procs); /* without /proc the locks decide who lives */
+    rc = gs_slices_list(&procs, true, &slices, err);
+    if (rc != 0)
+        return rc;
+    gs_slices_collect(&slices);
+    return name ? join(run, &slices, name, err) : create(run, &slices, err);
+}
+
+static int set_env(const char *name, const char *value, struct gs_err *err)
+{
+    if (setenv(name, value, 1) != 0)
+        return gs_err_set(err, -errno, "set %s: %s", name, strerror(errno));
+    return 0;
+}
+
+/* Our own environment: execvp passes it on, and ours is read by nobody else. */
+static int prepare_env(const struct run *run, struct gs_err *err)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf preload = {0};
+    GS_CLEANUP(gs_buf_fini) struct gs_buf dir = {0};
+    GS_CLEANUP(gs_buf_fini) struct gs_buf ledger = {0};
+    GS_CLEANUP(gs_buf_fini) struct gs_buf visible = {0};
+    const char *before = getenv("LD_PRELOAD");
+    int rc;
+
+    gs_buf_addf(&preload, "%s%s%s", run->hook, before && *before ? ":" : "", before ? before : "");
+    gs_buf_addf(&dir, "%s/%s", run->slice.base, run->slice.name);
+    gs_buf_addf(&ledger, "%s/%s/" GS_SLICE_LEDGER, run->slice.base, run->slice.name);
+    for (size_t i = 0; i < run->plan.n_cards; i++)
+        gs_buf_addf(&visible, "%s%s", i ? "," : "", run->probe.card[run->plan.card[i]].uuid);
+    if (gs_buf_check(&preload) || gs_buf_check(&dir) || gs_buf_check(&ledger) ||
+        gs_buf_check(&visible))
+        return gs_err_set(err, -ENOMEM, "out of memory");
+    rc = set_env("LD_PRELOAD", preload.p, err);
+    if (rc == 0)
+        rc = set_env(GS_ENV_QUOTA_DIR, dir.p, err);
+    if (rc == 0)
+        rc = set_env(GS_ENV_LEDGER, ledger.p, err);
+    if (rc == 0)
+        rc = set_env(GS_ENV_SLICE, run->slice.name, err);
+    if (rc == 0 && !run->plan.all && visible.n > 0)
+        rc = set_env(run->vendor->visible_env, visible.p, err);
+    return rc;
+}
+
+static int check_overhead(const struct run *run, struct gs_err *err)
+{
+    for (size_t i = 0; i < run->plan.n_cards && i < run->plan.quota.n_devices; i++) {
+        int rc = gs_overhead_check(&run->probe.card[run->plan.card[i]],
+                                   run->plan.quota.device[i].limit_bytes, err);
+
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* Whoever leaves last removes the slice; processes that outlive us keep it. */
+static void leave(struct run *run)
+{
+    GS_CLEANUP(gs_book_fini) struct gs_book book = {0};
+    GS_CLEANUP(gs_slice_unlock_home) struct gs_slice_home_lock lock = {0};
+
+    if (run->slice.dir_fd < 0)
+        return;
+    if (gs_book_read(run->slice.dir_fd, &book, NULL) == 0 && book.refusals > 0)
+        gs_app_say("%llu request%s for memory refused in slice '%s'; 'gpuslice log %s' says why",
+                   (unsigned long long)book.refusals, book.refusals == 1 ? " was" : "s were",
+                   run->slice.name, run->slice.name);
+    if (gs_slice_lock_home(&lock, NULL) == 0)
+        (void)!gs_slice_remove(&run->slice,
+                               NULL); /* still in use, or the next command collects it */
+}
+
+static int prepare(struct run *run, struct gs_err *err)
+{
+    const char *name = option(run, GS_OPTION_NAME);
+    int rc = check_nesting(err);
+
+    if (rc == 0 && option(run, GS_OPTION_JOIN))
+        rc = check_join_options(run, err);
+    if (rc == 0 && name && !gs_slice_is_name(name))
+        rc = gs_err_set(err, -EINVAL,
+                        "--name '%s': use letters, digits, dot, dash and underscore, at most %d, "
+                        "not a dot or dash "
+                        "in front",
+                        name, GS_SLICE_NAME - 1);
+    if (rc == 0)
+        rc = gs_probe_read(gs_registry_node, gs_registry_node_n, &run->probe, err);
+    if (rc != 0)
+        return rc;
+    run->vendor = run->probe.card[0].vendor;
+    rc = find_hook(run, err);
+    if (rc == 0)
+        rc = check_hook_path(run, err);
+    if (rc == 0 && tell_preflight(run->args->rest) > 0 && option(run, GS_OPTION_STRICT))
+        rc = gs_err_set(err, -EPERM, "not started, because of --strict");
+    if (rc == 0)
+        rc = make_or_join(run, err);
+    if (rc == 0)
+        rc = check_overhead(run, err);
+    if (rc == 0)
+        rc = prepare_env(run, err);
+    return rc;
+}
+
+int gs_run_main(const struct gs_opt_args *args)
+{
+    /* large: the probe and quota of 64 cards */
+    static struct run run;
+    struct gs_err err = {0};
+    int status;
+
+    run.args = args;
+    gs_slice_init(&run.slice);
+    if (prepare(&run, &err) == 0) {
+        status = gs_supervise_run(args->rest);
+    } else {
+        gs_app_say("%s", err.text);
+        status = GS_EXIT_SELF;
+    }
+    leave(&run);
+    gs_slice_fini(&run.slice);
+    gs_probe_fini(&run.probe);
+    return status;
+}

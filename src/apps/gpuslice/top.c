@@ -1,0 +1,320 @@
+/* gpuslice top: cards, slices, processes. */
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "apps/gpuslice/app.h"
+#include "apps/gpuslice/options.h"
+#include "apps/gpuslice/view.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/table.h"
+
+#define BAR_WIDTH 20
+#define CLEAR     "\033[H\033[2J"
+#define ENTER     "\033[?1049h\033[?25l" /* second screen, no cursor */
+#define LEAVE     "\033[?25h\033[?1049l"
+
+static bool is_ascii(void)
+{
+    const char *names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && *value)
+            return !strcasestr(value, "utf-8") && !strcasestr(value, "utf8");
+    }
+    return true;
+}
+
+static void add_bar(struct gs_table *t, uint64_t part, uint64_t whole, bool ascii)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf bar = {0};
+
+    gs_table_bar(&bar, part, whole, BAR_WIDTH, ascii);
+    gs_table_add(t, gs_buf_text(&bar));
+}
+
+static void add_pct(struct gs_table *t, uint64_t pct)
+{
+    if (pct == GS_PROBE_UNKNOWN)
+        gs_table_add(t, "?");
+    else
+        gs_table_addf(t, "%u %%", (unsigned)pct);
+}
+
+static int write_cards(const struct gs_view *view, bool ascii, struct gs_buf *buf)
+{
+    GS_CLEANUP(gs_table_fini) struct gs_table t;
+    char used[GS_APP_SIZE], total[GS_APP_SIZE];
+
+    gs_table_init(&t, 7, 1u << 4);
+    gs_table_add(&t, "CARD");
+    gs_table_add(&t, "NAME");
+    gs_table_add(&t, "MEMORY");
+    gs_table_add(&t, "USED / TOTAL");
+    gs_table_add(&t, "COMPUTE");
+    gs_table_add(&t, "PROMISED");
+    gs_table_add(&t, "UUID");
+    for (size_t i = 0; i < view->probe.n_cards; i++) {
+        const struct gs_card *c = &view->probe.card[i];
+
+        gs_table_addf(&t, "%u", c->index);
+        gs_table_add(&t, c->name);
+        add_bar(&t, c->used_bytes, c->total_bytes, ascii);
+        gs_table_addf(&t, "%s / %s", gs_app_size(c->used_bytes, used),
+                      gs_app_size(c->total_bytes, total));
+        add_pct(&t, c->util_pct);
+        gs_table_add(&t, gs_app_size(gs_view_promised(view, c->uuid), used));
+        gs_table_add(&t, c->uuid);
+    }
+    return gs_table_write(&t, "", buf);
+}
+
+static int write_devices(const struct gs_view *view, const struct gs_view_slice *s, bool ascii,
+                         struct gs_buf *buf)
+{
+    GS_CLEANUP(gs_table_fini) struct gs_table t;
+    char used_text[GS_APP_SIZE], limit_text[GS_APP_SIZE];
+
+    gs_table_init(&t, 4, 0);
+    for (uint32_t i = 0; i < s->slice->quota.n_devices; i++) {
+        const struct gs_quota_device *d = &s->slice->quota.device[i];
+        uint64_t used = gs_view_used(s, d->uuid), pct = gs_view_core_pct(view, s, d->uuid),
+                 whole = d->limit_bytes;
+        int card = gs_probe_find_card(&view->probe, d->uuid);
+
+        if (whole == UINT64_MAX && card >= 0)
+            whole = view->probe.card[card].total_bytes;
+        if (card >= 0)
+            gs_table_addf(&t, "card %u", view->probe.card[card].index);
+        else
+            gs_table_add(&t, d->uuid);
+        add_bar(&t, used, whole, ascii);
+        gs_table_addf(&t, "%s / %s", gs_app_size(used, used_text),
+                      d->limit_bytes == UINT64_MAX ? "no limit"
+                                                   : gs_app_size(d->limit_bytes, limit_text));
+        if (pct == GS_PROBE_UNKNOWN)
+            gs_table_addf(&t, "compute ? of %u %%", d->core_pct);
+        else
+            gs_table_addf(&t, "compute %u of %u %%", (unsigned)pct, d->core_pct);
+    }
+    return gs_table_write(&t, "  ", buf);
+}
+
+static int write_processes(const struct gs_view_slice *s, bool outside, struct gs_buf *buf)
+{
+    GS_CLEANUP(gs_table_fini) struct gs_table t;
+    char text[GS_APP_SIZE];
+
+    gs_table_init(&t, 4, 1u << 0 | 1u << 1);
+    for (size_t i = 0; i < s->n_processes; i++) {
+        const struct gs_view_process *p = &s->process[i];
+
+        gs_table_addf(&t, "%u", p->pid);
+        gs_table_add(&t,
+                     p->used_bytes == GS_PROBE_UNKNOWN ? "?" : gs_app_size(p->used_bytes, text));
+        gs_table_add(&t, outside ? "" : p->held ? "held" : "NOT HELD");
+        gs_table_add(&t, p->comm);
+    }
+    return gs_table_write(&t, "    ", buf);
+}
+
+static void write_notes(const struct gs_view *view, struct gs_buf *buf)
+{
+    if (view->slices.n_hidden > 0)
+        gs_buf_addf(buf,
+                    "\nNot shown: slices of %zu other user%s may exist and cannot be read; their "
+                    "promises are not "
+                    "added up. USED of a card counts everybody.\n",
+                    view->slices.n_hidden, view->slices.n_hidden == 1 ? "" : "s");
+}
+
+static int write_text(const struct gs_view *view, struct gs_buf *buf)
+{
+    bool ascii = is_ascii();
+    int rc = 0;
+
+    if (view->probe.n_cards > 0)
+        rc = write_cards(view, ascii, buf);
+    else
+        gs_buf_addf(buf, "No cards: %s\n", view->no_cards.text);
+    for (size_t i = 0; i < view->slices.n && rc == 0; i++) {
+        const struct gs_view_slice *s = &view->slice[i];
+
+        gs_buf_addf(buf, "\n%s  %s", s->slice->name, gs_slice_state_text(s->slice->state));
+        if (s->slice->uid != geteuid())
+            gs_buf_addf(buf, "  user %u", s->slice->uid);
+        gs_buf_adds(buf, "  ");
+        gs_table_clean(buf, s->slice->command);
+        gs_buf_adds(buf, "\n");
+        rc = write_devices(view, s, ascii, buf);
+        if (rc == 0)
+            rc = write_processes(s, false, buf);
+    }
+    if (rc == 0 && view->slices.n == 0)
+        gs_buf_adds(buf, "\nNo slices. 'gpuslice run --memory 2Gi -- CMD' makes one.\n");
+    if (rc == 0 && view->outside.n_processes > 0) {
+        gs_buf_adds(buf, "\nOutside any slice\n");
+        rc = write_processes(&view->outside, true, buf);
+    }
+    write_notes(view, buf);
+    return rc;
+}
+
+/* Cut to the screen: what is below the last row would scroll the rest away. */
+static void fit_screen(struct gs_buf *buf)
+{
+    struct winsize size = {0};
+    size_t rows = 0;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 3)
+        return;
+    for (size_t i = 0; i < buf->n; i++) {
+        if (buf->p[i] != '\n' || ++rows < (size_t)size.ws_row - 1)
+            continue;
+        buf->n = i + 1;
+        buf->p[buf->n] = '\0';
+        return;
+    }
+}
+
+/* One view to standard output. Returns an exit status; GS_EXIT_FAILED also where there is no card.
+ */
+static int show(bool json, const char *before)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf buf = {0};
+    GS_CLEANUP(gs_buf_fini) struct gs_buf page = {0};
+    GS_CLEANUP(gs_view_fini) struct gs_view view;
+    struct gs_err err = {0};
+    int rc = gs_view_read(true, &view, &err), status;
+
+    if (rc == 0)
+        rc = json ? gs_view_json(&view, true, &buf) : write_text(&view, &buf);
+    if (rc != 0) {
+        gs_app_say("%s", err.text[0] ? err.text : "out of memory");
+        return GS_EXIT_FAILED;
+    }
+    if (*before)
+        fit_screen(&buf);
+    gs_buf_adds(&page, before);
+    gs_buf_add(&page, gs_buf_text(&buf), buf.n);
+    status = gs_app_finish(&page);
+    if (json && view.probe.n_cards == 0)
+        gs_app_say("%s", view.no_cards.text);
+    if (json && view.slices.n_hidden > 0)
+        gs_app_say("slices of %zu other users may exist and cannot be read", view.slices.n_hidden);
+    return status ? status : view.probe.n_cards == 0 ? GS_EXIT_FAILED : 0;
+}
+
+static int parse_interval(const char *text, int *ret_ms)
+{
+    char *end;
+    double s;
+
+    if (!text) {
+        *ret_ms = 1000;
+        return 0;
+    }
+    errno = 0;
+    s = strtod(text, &end);
+    if (errno || end == text || *end || !isfinite(s) || s < 0.1 || s > 3600.0)
+        return -EINVAL;
+    *ret_ms = (int)(s * 1000.0);
+    return 0;
+}
+
+static void set_raw(const struct termios *before)
+{
+    struct termios raw = *before;
+
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw); /* without it q needs a return key */
+}
+
+/* Returns true when the user wants to leave. */
+static bool wait_for_key(int ms, int signal_fd, bool *keys, const struct termios *before)
+{
+    struct pollfd fd[2] = {{.fd = signal_fd, .events = POLLIN},
+                           {.fd = *keys ? STDIN_FILENO : -1, .events = POLLIN}};
+    struct signalfd_siginfo info;
+    char key = 0;
+
+    if (poll(fd, 2, ms) <= 0)
+        return false;
+    if (fd[1].revents) {
+        if (read(STDIN_FILENO, &key, 1) <= 0)
+            *keys = false; /* closed: only the clock and signals are left */
+        if (key == 'q' || key == 'Q')
+            return true;
+    }
+    if (fd[0].revents && read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCONT && *keys)
+            set_raw(before);
+        return info.ssi_signo != SIGCONT && info.ssi_signo != SIGWINCH;
+    }
+    return false;
+}
+
+static int live(int ms)
+{
+    GS_CLEANUP(gs_file_close) int signal_fd = -1;
+    struct termios before;
+    bool keys = tcgetattr(STDIN_FILENO, &before) == 0;
+    sigset_t set;
+    int status;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigaddset(&set, SIGCONT);
+    (void)sigaddset(&set, SIGWINCH);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0 ||
+        (signal_fd = signalfd(-1, &set, SFD_CLOEXEC)) < 0) {
+        gs_app_say("cannot take signals: %s", strerror(errno));
+        return GS_EXIT_FAILED;
+    }
+    if (keys)
+        set_raw(&before);
+    status = show(false, ENTER CLEAR);
+    while (status == 0 && !wait_for_key(ms, signal_fd, &keys, &before))
+        status = show(false, CLEAR);
+    if (tcgetattr(STDIN_FILENO, &(struct termios){0}) == 0 && keys)
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    (void)fputs(LEAVE, stdout);
+    (void)fflush(stdout); /* a terminal that is gone needs no repair */
+    return status;
+}
+
+int gs_top_main(const struct gs_opt_args *args)
+{
+    const char *interval = args->value[GS_OPTION_INTERVAL];
+    bool json = args->value[GS_OPTION_JSON] != NULL;
+    int ms, status;
+
+    if (parse_interval(interval, &ms) != 0) {
+        gs_app_say("--interval '%s' is not a number of seconds from 0.1 to 3600", interval);
+        return GS_EXIT_USAGE;
+    }
+    if (args->value[GS_OPTION_ONCE] || ((json || !isatty(STDOUT_FILENO)) && !interval))
+        return show(json, "");
+    if (!json && isatty(STDOUT_FILENO))
+        return live(ms);
+    while ((status = show(json, "")) == 0) {
+        if (poll(NULL, 0, ms) < 0 && errno != EINTR)
+            return GS_EXIT_FAILED;
+        if (!json && write(STDOUT_FILENO, "\n", 1) < 0)
+            return GS_EXIT_FAILED;
+    }
+    return status;
+}

@@ -1,0 +1,201 @@
+#include "apps/gpuslice/view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/size.h"
+#include "vendors/registry_node.h"
+
+static struct gs_view_process *find(struct gs_view_slice *s, uint32_t pid)
+{
+    for (size_t i = 0; i < s->n_processes; i++)
+        if (s->process[i].pid == pid)
+            return &s->process[i];
+    return NULL;
+}
+
+static int add_process(const struct gs_view *view, struct gs_view_slice *s, uint32_t pid,
+                       uint64_t bytes, bool held)
+{
+    const struct gs_proc *p = gs_proc_find(&view->procs, (pid_t)pid);
+    struct gs_view_process *v = find(s, pid);
+
+    if (v) { /* on a second card */
+        v->used_bytes = v->used_bytes == GS_PROBE_UNKNOWN || bytes == GS_PROBE_UNKNOWN
+                            ? GS_PROBE_UNKNOWN
+                            : gs_size_add(v->used_bytes, bytes);
+        return 0;
+    }
+    if (s->n_processes == s->cap_processes) {
+        size_t cap = s->cap_processes ? s->cap_processes * 2 : 16;
+
+        v = realloc(s->process, cap * sizeof(*v));
+        if (!v)
+            return -ENOMEM;
+        s->process = v;
+        s->cap_processes = cap;
+    }
+    v = &s->process[s->n_processes++];
+    *v = (struct gs_view_process){.pid = pid, .used_bytes = bytes, .held = held};
+    memcpy(v->comm, p ? p->comm : "?", p ? sizeof(v->comm) : 2);
+    for (char *c = v->comm; *c; c++)
+        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
+            *c = '?'; /* a process may call itself anything */
+    return 0;
+}
+
+static bool is_member(const struct gs_view *view, const struct gs_slice *slice, pid_t pid)
+{
+    for (size_t i = 0; i < slice->n_members; i++) {
+        const struct gs_proc *p = gs_proc_find(&view->procs, slice->member[i].pid);
+
+        if (p && p->start_ticks == slice->member[i].start_ticks && p->state != 'Z' &&
+            gs_proc_descends(&view->procs, pid, p->pid))
+            return true;
+    }
+    return gs_slice_is_named_by(slice, pid);
+}
+
+/* A process the driver shows on a card: held by a slot, else a member that is not held, else a
+ * stranger. */
+static int place(struct gs_view *view, const struct gs_card_process *p)
+{
+    for (size_t i = 0; i < view->slices.n; i++)
+        if (gs_book_find(&view->slice[i].book, p->pid))
+            return 0; /* listed from the ledger */
+    for (size_t i = 0; i < view->slices.n; i++)
+        if (is_member(view, view->slices.p[i], (pid_t)p->pid))
+            return add_process(view, &view->slice[i], p->pid, p->used_bytes, false);
+    return add_process(view, &view->outside, p->pid, p->used_bytes, false);
+}
+
+static int read_slice(const struct gs_view *view, struct gs_view_slice *s)
+{
+    int rc = gs_book_read(s->slice->dir_fd, &s->book, NULL);
+
+    if (rc != 0)
+        return rc == -ENOMEM ? rc : 0; /* none yet; a damaged one shows as no processes */
+    for (size_t i = 0; i < s->book.n_processes && rc == 0; i++)
+        rc = add_process(view, s, s->book.process[i].pid, s->book.process[i].used_bytes,
+                         !(s->book.process[i].flags & GS_SLOT_UNHELD));
+    return rc;
+}
+
+static int read_slices(struct gs_view *view, struct gs_err *err)
+{
+    GS_CLEANUP(gs_slice_unlock_home) struct gs_slice_home_lock lock = {0};
+    int rc = gs_slices_list(&view->procs, true, &view->slices, err);
+
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < view->slices.n; i++) {
+        /* the lock is for removing only: a user who has no folder yet gets none made by looking */
+        if (view->slices.p[i]->state != GS_SLICE_DEAD || view->slices.p[i]->uid != geteuid())
+            continue;
+        if (gs_slice_lock_home(&lock, NULL) == 0)
+            gs_slices_collect(&view->slices);
+        break;
+    }
+    view->slice = calloc(view->slices.n + 1, sizeof(*view->slice));
+    if (!view->slice)
+        return gs_err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < view->slices.n && rc == 0; i++) {
+        view->slice[i].slice = view->slices.p[i];
+        rc = read_slice(view, &view->slice[i]);
+    }
+    return rc == 0 ? 0 : gs_err_set(err, rc, "read the ledgers: %s", strerror(-rc));
+}
+
+int gs_view_read(bool probe, struct gs_view *ret_view, struct gs_err *err)
+{
+    int rc;
+
+    memset(ret_view, 0, sizeof(*ret_view));
+    if (probe) {
+        rc = gs_probe_read(gs_registry_node, gs_registry_node_n, &ret_view->probe,
+                           &ret_view->no_cards);
+        if (rc == 0)
+            memset(&ret_view->no_cards, 0, sizeof(ret_view->no_cards));
+    }
+    /* after the driver: a process that shows there and has just ended is then not called a stranger
+     */
+    (void)!gs_proc_list(&ret_view->procs); /* without /proc names and parents are missing */
+    rc = read_slices(ret_view, err);
+    for (size_t i = 0; i < ret_view->probe.n_processes && rc == 0; i++) {
+        const struct gs_card_process *p = &ret_view->probe.process[i];
+        const struct gs_proc *known = gs_proc_find(&ret_view->procs, (pid_t)p->pid);
+
+        if (ret_view->procs.n > 0 && (!known || known->state == 'Z'))
+            continue;
+        rc = place(ret_view, p);
+        if (rc != 0)
+            (void)gs_err_set(err, rc, "out of memory");
+    }
+    if (rc != 0)
+        gs_view_fini(ret_view);
+    return rc;
+}
+
+void gs_view_fini(struct gs_view *view)
+{
+    if (!view)
+        return;
+    for (size_t i = 0; view->slice && i < view->slices.n; i++) {
+        gs_book_fini(&view->slice[i].book);
+        free(view->slice[i].process);
+    }
+    free(view->slice);
+    free(view->outside.process);
+    gs_slices_fini(&view->slices);
+    gs_proc_fini(&view->procs);
+    gs_probe_fini(&view->probe);
+    memset(view, 0, sizeof(*view));
+}
+
+uint64_t gs_view_used(const struct gs_view_slice *slice, const char *uuid)
+{
+    const struct gs_book_device *d = gs_book_find_device(&slice->book, uuid);
+
+    return d ? d->used_bytes : 0;
+}
+
+uint64_t gs_view_core_pct(const struct gs_view *view, const struct gs_view_slice *slice,
+                          const char *uuid)
+{
+    int card = gs_probe_find_card(&view->probe, uuid);
+    uint64_t sum = 0;
+    bool known = false;
+
+    if (card < 0)
+        return GS_PROBE_UNKNOWN;
+    known = view->probe.card[card].util_pct == 0; /* nobody computes */
+    for (size_t i = 0; i < slice->n_processes; i++) {
+        const struct gs_card_process *p =
+            gs_probe_find_process(&view->probe, (uint32_t)card, slice->process[i].pid);
+
+        if (!p || p->util_pct == GS_PROBE_UNKNOWN)
+            continue;
+        known = true;
+        sum += p->util_pct;
+    }
+    if (!known)
+        return slice->n_processes == 0 ? 0 : GS_PROBE_UNKNOWN;
+    return sum < 100 ? sum : 100;
+}
+
+uint64_t gs_view_promised(const struct gs_view *view, const char *uuid)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < view->slices.n; i++) {
+        const struct gs_slice *s = view->slices.p[i];
+
+        for (uint32_t k = 0; k < s->quota.n_devices; k++)
+            if (s->state != GS_SLICE_DEAD && strcmp(s->quota.device[k].uuid, uuid) == 0 &&
+                s->quota.device[k].limit_bytes != UINT64_MAX)
+                sum = gs_size_add(sum, s->quota.device[k].limit_bytes);
+    }
+    return sum;
+}
