@@ -1,5 +1,6 @@
 #include "hook/mirror.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "hook/share.h"
@@ -74,26 +75,45 @@ void gs_mirror_wipe(uint32_t slot)
     __atomic_store_n(&m->host_pid, 0, __ATOMIC_RELAXED);
 }
 
-void gs_mirror_shares(uint32_t slot, uint32_t dev)
+/** One pass; false when everything was right already. */
+static bool settle_once(struct gs_attach_self *self, uint32_t dev)
+{
+    struct gs_ledger_device *d = &self->device[dev];
+    uint64_t n = __atomic_load_n(&self->ledger->share_high, __ATOMIC_ACQUIRE);
+    uint64_t sums[GS_LEDGER_SLOTS] = {0};
+    bool changed = false;
+
+    for (uint32_t i = 0; i < n && i < GS_LEDGER_SHARES; i++) {
+        uint64_t bytes = __atomic_load_n(&d->share_bytes[i], __ATOMIC_ACQUIRE);
+        uint32_t carrier = bytes != 0 ? gs_share_carrier(i) : GS_LEDGER_SLOTS;
+
+        if (carrier < GS_LEDGER_SLOTS)
+            sums[carrier] += bytes;
+    }
+    n = __atomic_load_n(&self->ledger->slot_high, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < n && i < GS_LEDGER_SLOTS; i++) {
+        struct gs_hami_memory *mem = &self->region->slot[i].used[dev];
+        uint64_t total = sums[i] + __atomic_load_n(&d->held[i], __ATOMIC_ACQUIRE) +
+                         __atomic_load_n(&d->extra[i], __ATOMIC_ACQUIRE);
+
+        if (__atomic_load_n(&mem->module_bytes, __ATOMIC_RELAXED) == sums[i] &&
+            __atomic_load_n(&mem->total_bytes, __ATOMIC_RELAXED) == total)
+            continue;
+        __atomic_store_n(&mem->module_bytes, sums[i], __ATOMIC_RELAXED);
+        __atomic_store_n(&mem->total_bytes, total, __ATOMIC_RELAXED);
+        changed = true;
+    }
+    return changed;
+}
+
+void gs_mirror_settle(uint32_t dev)
 {
     struct gs_attach_self *self = &gs_attach_self;
-    struct gs_ledger_device *d;
-    struct gs_hami_memory *mem;
-    uint64_t sum = 0, n = __atomic_load_n(&self->ledger->share_high, __ATOMIC_ACQUIRE);
 
-    if (slot >= GS_LEDGER_SLOTS || dev >= GS_HAMI_DEVICES || dev >= self->n_mapped)
-        return;
-    d = &self->device[dev];
-    for (uint32_t i = 0; i < n && i < GS_LEDGER_SHARES; i++) {
-        uint64_t bytes = __atomic_load_n(&d->share_bytes[i], __ATOMIC_RELAXED);
-
-        if (bytes != 0 && gs_share_carrier(i) == slot)
-            sum += bytes;
+    /* several processes may settle at once: each looks again after its last store, so that the last
+     * store of all is of the present */
+    for (int i = 0; i < 16 && dev < GS_HAMI_DEVICES && dev < self->n_mapped; i++) {
+        if (!settle_once(self, dev))
+            break;
     }
-    mem = &self->region->slot[slot].used[dev];
-    __atomic_store_n(&mem->module_bytes, sum, __ATOMIC_RELAXED);
-    __atomic_store_n(&mem->total_bytes,
-                     sum + __atomic_load_n(&d->held[slot], __ATOMIC_RELAXED) +
-                         __atomic_load_n(&d->extra[slot], __ATOMIC_RELAXED),
-                     __ATOMIC_RELAXED);
 }

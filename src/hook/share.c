@@ -223,7 +223,7 @@ static int publish(struct gs_attach_self *self, uint32_t dev, uint64_t bytes,
     gs_atomic_store(&s->state, state_of(generation_of(state), 0, GS_SHARE_LIVE), __ATOMIC_SEQ_CST);
     GS_STEP("share.live");
     self->share_refs[id] = 1;
-    gs_mirror_shares(self->slot, dev);
+    gs_mirror_settle(dev);
     return id;
 }
 
@@ -288,7 +288,8 @@ static int join(struct gs_attach_self *self, struct gs_share_key key)
     }
     if (rc < 0)
         return -ENOENT;
-    self->share_refs[id]++;
+    if (self->share_refs[id]++ == 0)
+        gs_mirror_settle(__atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED));
     return id;
 }
 
@@ -305,19 +306,12 @@ int gs_share_join(struct gs_share_key key)
     return id;
 }
 
-/** Take `slot` off entry `id`, acting for it, and show the bytes under whoever carries them now. */
+/** Take `slot` off entry `id`, acting for it. */
 static void leave(uint32_t id, uint32_t slot)
 {
-    struct gs_ledger_share *s = &gs_attach_self.ledger->share[id];
-    uint32_t dev = __atomic_load_n(&s->device, __ATOMIC_RELAXED);
-    uint32_t carrier;
-
-    drop_holder(s, slot);
+    drop_holder(&gs_attach_self.ledger->share[id], slot);
     GS_STEP("share.left");
     collect(id, slot);
-    carrier = gs_share_carrier(id);
-    if (carrier != slot)
-        gs_mirror_shares(carrier, dev);
 }
 
 void gs_share_leave(int id)
@@ -331,7 +325,7 @@ void gs_share_leave(int id)
         uint32_t dev = __atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED);
 
         leave((uint32_t)id, self->slot);
-        gs_mirror_shares(self->slot, dev);
+        gs_mirror_settle(dev);
     }
     gs_spin_unlock(&self->share_spin.word);
 }
@@ -362,4 +356,6 @@ void gs_share_reap(uint32_t slot)
         }
         GS_STEP("reap.share");
     }
+    for (uint32_t dev = 0; n > 0 && dev < gs_attach_self.n_mapped; dev++)
+        gs_mirror_settle(dev);
 }
