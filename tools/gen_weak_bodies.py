@@ -8,7 +8,7 @@ seen = set()
 print('#include "vendors/nvidia/hook/bodies.h"')
 for line in open(sys.argv[1], encoding="utf-8"):
     m = re.match(r"(?:CUDA|NVML)_HOOK\((\w+), (\w+), (\w+), (\w+), (\(.*\)), (\([^()]*\))\)$", line.strip())
-    if not m or m[2] == "LAUNCH" or m[3] in seen:
+    if not m or m[2] in ("LAUNCH", "SYNC_VOID") or m[3] in seen:
         continue
     seen.add(m[3])
     params = m[5][1:-1]

@@ -27,7 +27,10 @@
 #define GS_NV_BODY_MODULE GS_NV_BODY
 #define GS_NV_BODY_POOL   GS_NV_BODY
 #define GS_NV_BODY_QUERY  GS_NV_BODY
+#define GS_NV_BODY_SYNC   GS_NV_BODY
 #define GS_NV_BODY_VMM    GS_NV_BODY
+/* A row without parameters: "(void)" cannot follow another one. */
+#define GS_NV_BODY_SYNC_VOID(body, ret, params) ret gs_nv_##body(ret(*real) params);
 
 #define CUDA_HOOK(symbol, class, body, ret, params, args) GS_NV_BODY_##class(body, ret, params)
 #define NVML_HOOK(symbol, class, body, ret, params, args) GS_NV_BODY_##class(body, ret, params)

@@ -342,6 +342,17 @@ void gs_pool_reconcile(uint32_t dev)
     each(GS_OBJ_GRAPH, dev, look);
 }
 
+void gs_meter_synchronized(void)
+{
+    uint64_t left = __atomic_load_n(&dirty, __ATOMIC_RELAXED);
+
+    if (GS_LIKELY(left == 0) || !gs_meter_any())
+        return;
+    for (uint32_t dev = 0; left != 0; dev++, left >>= 1)
+        if ((left & 1) != 0)
+            gs_pool_reconcile(dev);
+}
+
 static bool has_room(uint32_t dev, uint64_t bytes)
 {
     uint64_t limit = gs_gate_limit(dev);

@@ -50,6 +50,8 @@ int gs_meter_settle(struct gs_meter m, uint64_t bytes, const char *what);
 /** Move `bytes` of the store's charge to a share, or take them back into it. */
 void gs_meter_shared(struct gs_meter m, uint64_t bytes, bool add);
 
+/** A synchronisation happened: stores that were freed into may have shrunk. One load while none was. */
+void gs_meter_synchronized(void);
 /** Something was freed into a store: a later look may find it smaller. */
 void gs_meter_freed(void);
 /** Any store in this process? */

@@ -29,6 +29,8 @@ static struct real real_of;
 
 /* clang-format off */
 #define WRAP(lib, symbol, body, ret, params, args)                                                 \
+    WRAP_CALL(lib, symbol, ret, params, args, gs_nv_##body(real, GS_NV_STRIP args))
+#define WRAP_CALL(lib, symbol, ret, params, args, call)                                            \
     GS_EXPORT ret symbol params;                                                                   \
     ret symbol params                                                                              \
     {                                                                                              \
@@ -41,7 +43,7 @@ static struct real real_of;
         }                                                                                          \
         if (!gs_engine_enter())                                                                    \
             return real args;                                                                      \
-        ret answer = gs_nv_##body(real, GS_NV_STRIP args);                                         \
+        ret answer = call;                                                                         \
         gs_engine_leave();                                                                         \
         return answer;                                                                             \
     }
@@ -72,17 +74,20 @@ static struct real real_of;
     }
 /* clang-format on */
 
-#define WRAP_ALLOC                                        WRAP
-#define WRAP_ARRAY                                        WRAP
-#define WRAP_CTX                                          WRAP
-#define WRAP_FREE                                         WRAP
-#define WRAP_GRAPH                                        WRAP
-#define WRAP_INIT                                         WRAP
-#define WRAP_IPC                                          WRAP
-#define WRAP_LOOKUP                                       WRAP
-#define WRAP_MODULE                                       WRAP
-#define WRAP_POOL                                         WRAP
-#define WRAP_QUERY                                        WRAP
+#define WRAP_ALLOC  WRAP
+#define WRAP_ARRAY  WRAP
+#define WRAP_CTX    WRAP
+#define WRAP_FREE   WRAP
+#define WRAP_GRAPH  WRAP
+#define WRAP_INIT   WRAP
+#define WRAP_IPC    WRAP
+#define WRAP_LOOKUP WRAP
+#define WRAP_MODULE WRAP
+#define WRAP_POOL   WRAP
+#define WRAP_QUERY  WRAP
+#define WRAP_SYNC   WRAP
+#define WRAP_SYNC_VOID(lib, symbol, body, ret, params, args)                                       \
+    WRAP_CALL(lib, symbol, ret, params, args, gs_nv_##body(real))
 #define WRAP_VMM                                          WRAP
 #define WRAP_LAUNCH(lib, symbol, body, ret, params, args) LAUNCH(lib, symbol, ret, params, args)
 
@@ -105,6 +110,8 @@ static struct real real_of;
 #define FIRST_MODULE(symbol)
 #define FIRST_POOL(symbol)
 #define FIRST_QUERY(symbol)
+#define FIRST_SYNC(symbol)
+#define FIRST_SYNC_VOID(symbol)
 #define FIRST_VMM(symbol)
 
 static struct real real_of = {
