@@ -139,6 +139,8 @@ void gs_engine_note_unheld(const char *what)
 static void forget_parent(void)
 {
     gs_track_reset();
+    if (gs_hook_vendor.forget != NULL)
+        gs_hook_vendor.forget();
     gs_attach_forget();
     memset(&gs_engine, 0, offsetof(struct gs_engine_state, once));
 }

@@ -44,7 +44,6 @@ static void unlock(const struct gs_device *device)
 void gs_context_forget(void)
 {
     memset(primaries, 0, sizeof(primaries));
-    gs_device_contexts_changed();
 }
 
 /* ---- objects of a context ---- */

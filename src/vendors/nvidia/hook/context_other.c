@@ -43,6 +43,7 @@ CUresult gs_nv_green_ctx_destroy(gs_fn_cuGreenCtxDestroy *real, CUgreenCtx hCtx)
     CUresult result = real(hCtx);
     int count = 0;
 
+    gs_device_contexts_changed();
     if (result != CUDA_SUCCESS || cuda->cuDeviceGetCount == NULL ||
         cuda->cuDeviceGetCount(&count) != CUDA_SUCCESS)
         return result;

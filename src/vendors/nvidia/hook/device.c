@@ -34,6 +34,14 @@ void gs_device_contexts_changed(void)
     __atomic_fetch_add(&epoch, 1, __ATOMIC_RELEASE);
 }
 
+/* The child may see other cards: its environment need not be its parent's. */
+void gs_device_forget(void)
+{
+    for (uint32_t i = 0; i < GS_DEVICE_ORDINALS; i++)
+        __atomic_store_n(&ordinals[i].known, 0, __ATOMIC_RELEASE);
+    gs_device_contexts_changed();
+}
+
 uint64_t gs_device_new_serial(void)
 {
     return __atomic_fetch_add(&next_serial, 1, __ATOMIC_RELAXED);

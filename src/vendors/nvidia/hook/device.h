@@ -50,6 +50,8 @@ uint32_t gs_device_by_nvml(nvmlDevice_t device);
 
 /** A context came or went: what threads remember about contexts is void. */
 void gs_device_contexts_changed(void);
+/** Forked child: nothing is known about any card or context. */
+void gs_device_forget(void);
 /** A fresh serial for a context. */
 uint64_t gs_device_new_serial(void);
 

@@ -6,11 +6,13 @@
 #include "vendors/nvidia/hook/block.h"
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/context.h"
+#include "vendors/nvidia/hook/device.h"
 
 void gs_init_forget(void)
 {
     gs_block_forget();
     gs_context_forget();
+    gs_device_forget();
 }
 
 /* The wrapper has attached the ledger by now; the driver's answer is the answer. */
