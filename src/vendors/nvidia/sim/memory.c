@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "vendors/nvidia/sim/block.h"
+#include "vendors/nvidia/sim/import.h"
 #include "vendors/nvidia/sim/process.h"
 
 #define RANGES_MAX (1U << 20)
@@ -136,6 +137,11 @@ struct gs_sim_range *gs_memory_at(CUdeviceptr ptr, uint32_t *ret_number)
     return &ranges[number];
 }
 
+struct gs_sim_range *gs_memory_entry(uint32_t number)
+{
+    return &ranges[number];
+}
+
 uint32_t gs_memory_next(uint32_t from, struct gs_sim_range **ret_range)
 {
     for (uint32_t i = from + 1; i < ranges_top; i++)
@@ -199,11 +205,11 @@ void gs_memory_forget_context(struct gs_sim_ctx *ctx)
     struct gs_sim_range *r = NULL;
     gs_process_lock();
     gs_linear_forget(ctx);
+    gs_import_forget(ctx);
     for (uint32_t i = gs_memory_next(0, &r); i; i = gs_memory_next(i, &r)) {
         if (r->ctx != ctx)
             continue;
-        if (r->kind == GS_SIM_RANGE_DEVICE || r->kind == GS_SIM_RANGE_MANAGED ||
-            r->kind == GS_SIM_RANGE_IMPORT) {
+        if (r->kind == GS_SIM_RANGE_DEVICE || r->kind == GS_SIM_RANGE_MANAGED) {
             struct gs_sim_id id = r->id;
             gs_memory_remove(i);
             gs_card_drop(id);

@@ -1,0 +1,315 @@
+/* Boxes: the general copy between host, device and arrays. */
+
+#include <string.h>
+
+#include "vendors/nvidia/sim/array.h"
+#include "vendors/nvidia/sim/capture_link.h"
+#include "vendors/nvidia/sim/copy.h"
+#include "vendors/nvidia/sim/memory.h"
+
+/* One side of a copy. */
+struct side {
+    CUmemorytype type;
+    CUdeviceptr address; /* host or device */
+    CUarray array;
+    size_t x, y, z, pitch, height;
+};
+
+/* One side as bytes: row r of slice s is at start + s * slice + r * pitch. */
+struct plane {
+    char *start;
+    size_t pitch, slice;
+};
+
+uint64_t gs_copy_bytes(const CUDA_MEMCPY3D *c)
+{
+    return (uint64_t)c->WidthInBytes * c->Height * c->Depth;
+}
+
+static CUresult resolve_array(const struct side *s, const CUDA_MEMCPY3D *c, struct plane *ret)
+{
+    const struct gs_sim_array *a = gs_array_get(s->array);
+    if (!a)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (s->x > a->row_bytes || c->WidthInBytes > a->row_bytes - s->x || s->y > a->rows ||
+        c->Height > a->rows - s->y || s->z > a->slices || c->Depth > a->slices - s->z)
+        return CUDA_ERROR_INVALID_VALUE;
+    ret->pitch = a->row_bytes;
+    ret->slice = a->row_bytes * a->rows;
+    ret->start = a->base + s->z * ret->slice + s->y * ret->pitch + s->x;
+    return CUDA_SUCCESS;
+}
+
+static CUresult resolve(const struct side *s, const CUDA_MEMCPY3D *c, struct plane *ret)
+{
+    if (s->type == CU_MEMORYTYPE_ARRAY)
+        return resolve_array(s, c, ret);
+    size_t pitch = s->pitch ? s->pitch : s->x + c->WidthInBytes;
+    if (c->Height > 1 && pitch < s->x + c->WidthInBytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    ret->pitch = pitch;
+    ret->slice = pitch * (s->height ? s->height : s->y + c->Height);
+    CUdeviceptr start = s->address + s->z * ret->slice + s->y * pitch + s->x;
+    ret->start = (char *)(uintptr_t)start;
+    if (!s->address)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t span = (c->Depth - 1) * ret->slice + (c->Height - 1) * pitch + c->WidthInBytes;
+    if (s->type == CU_MEMORYTYPE_DEVICE && !gs_memory_is_valid(start, span))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+/* Unified memory is host memory unless it is known. */
+static struct side source(const CUDA_MEMCPY3D *c)
+{
+    struct side s = {c->srcMemoryType, c->srcDevice, c->srcArray, c->srcXInBytes,
+                     c->srcY,          c->srcZ,      c->srcPitch, c->srcHeight};
+    if (s.type == CU_MEMORYTYPE_HOST)
+        s.address = (CUdeviceptr)(uintptr_t)c->srcHost;
+    return s;
+}
+
+static struct side target(const CUDA_MEMCPY3D *c)
+{
+    struct side s = {c->dstMemoryType, c->dstDevice, c->dstArray, c->dstXInBytes,
+                     c->dstY,          c->dstZ,      c->dstPitch, c->dstHeight};
+    if (s.type == CU_MEMORYTYPE_HOST)
+        s.address = (CUdeviceptr)(uintptr_t)c->dstHost;
+    return s;
+}
+
+static int is_type(CUmemorytype type)
+{
+    return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
+}
+
+static CUresult resolve_both(const CUDA_MEMCPY3D *c, struct plane *to, struct plane *from)
+{
+    struct side s = source(c), d = target(c);
+    if (!is_type(s.type) || !is_type(d.type))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = resolve(&s, c, from);
+    return rc ? rc : resolve(&d, c, to);
+}
+
+static void move(const CUDA_MEMCPY3D *c, const struct plane *to, const struct plane *from)
+{
+    for (size_t z = 0; z < c->Depth; z++)
+        for (size_t y = 0; y < c->Height; y++)
+            memmove(to->start + z * to->slice + y * to->pitch,
+                    from->start + z * from->slice + y * from->pitch, c->WidthInBytes);
+}
+
+CUresult gs_copy_run(const CUDA_MEMCPY3D *copy)
+{
+    struct plane to, from;
+    if (!gs_copy_bytes(copy))
+        return CUDA_SUCCESS;
+    CUresult rc = resolve_both(copy, &to, &from);
+    if (!rc)
+        move(copy, &to, &from);
+    return rc;
+}
+
+static enum gs_stream_work work_of(const CUDA_MEMCPY3D *c)
+{
+    return c->srcMemoryType == CU_MEMORYTYPE_HOST || c->dstMemoryType == CU_MEMORYTYPE_HOST
+               ? GS_STREAM_COPY
+               : GS_STREAM_FILL;
+}
+
+CUresult gs_copy_call(const CUDA_MEMCPY3D *copy, struct gs_sim_order order)
+{
+    struct plane to, from;
+    struct gs_sim_ctx *ctx = gs_context_current();
+    if (!gs_copy_bytes(copy))
+        return CUDA_SUCCESS;
+    CUresult rc = resolve_both(copy, &to, &from);
+    if (rc)
+        return rc;
+    if (order.async && gs_stream_is_capturing(order.stream)) {
+        CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
+        node.memcpy.copyCtx = (CUcontext)ctx;
+        node.memcpy.copyParams = *copy;
+        return gs_capture_add(order.stream, &node, NULL);
+    }
+    /* A copy inside the card does not make the caller wait. */
+    enum gs_stream_work work = work_of(copy);
+    if (order.async || work == GS_STREAM_FILL)
+        rc = gs_stream_submit(order.async ? order.stream : NULL, work, gs_copy_bytes(copy));
+    else
+        rc = gs_stream_run(work, gs_copy_bytes(copy));
+    if (!rc)
+        move(copy, &to, &from);
+    return rc;
+}
+
+static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *p)
+{
+    return (CUDA_MEMCPY3D){.srcXInBytes = p->srcXInBytes,
+                           .srcY = p->srcY,
+                           .srcMemoryType = p->srcMemoryType,
+                           .srcHost = p->srcHost,
+                           .srcDevice = p->srcDevice,
+                           .srcArray = p->srcArray,
+                           .srcPitch = p->srcPitch,
+                           .dstXInBytes = p->dstXInBytes,
+                           .dstY = p->dstY,
+                           .dstMemoryType = p->dstMemoryType,
+                           .dstHost = p->dstHost,
+                           .dstDevice = p->dstDevice,
+                           .dstArray = p->dstArray,
+                           .dstPitch = p->dstPitch,
+                           .WidthInBytes = p->WidthInBytes,
+                           .Height = p->Height,
+                           .Depth = 1};
+}
+
+static CUDA_MEMCPY2D from_2d_v1(const CUDA_MEMCPY2D_v1 *p)
+{
+    return (CUDA_MEMCPY2D){p->srcXInBytes, p->srcY,          p->srcMemoryType, p->srcHost,
+                           p->srcDevice,   p->srcArray,      p->srcPitch,      p->dstXInBytes,
+                           p->dstY,        p->dstMemoryType, p->dstHost,       p->dstDevice,
+                           p->dstArray,    p->dstPitch,      p->WidthInBytes,  p->Height};
+}
+
+static CUresult call_2d(const CUDA_MEMCPY2D *p, struct gs_sim_order order)
+{
+    GS_SIM_ENTER_CTX(ctx);
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY3D c = from_2d(p);
+    return gs_copy_call(&c, order);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    GS_SIM_ENTRY;
+    return call_2d(pCopy, (struct gs_sim_order){NULL, 0});
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    GS_SIM_ENTRY;
+    return call_2d(pCopy, (struct gs_sim_order){NULL, 0});
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
+{
+    GS_SIM_ENTRY;
+    return call_2d(pCopy, (struct gs_sim_order){hStream, 1});
+}
+
+CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
+{
+    GS_SIM_ENTRY;
+    if (!pCopy)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY2D p = from_2d_v1(pCopy);
+    return call_2d(&p, (struct gs_sim_order){NULL, 0});
+}
+
+CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
+{
+    return cuMemcpy2D(pCopy);
+}
+
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
+{
+    GS_SIM_ENTRY;
+    if (!pCopy)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY2D p = from_2d_v1(pCopy);
+    return call_2d(&p, (struct gs_sim_order){hStream, 1});
+}
+
+static CUresult call_3d(const CUDA_MEMCPY3D *p, struct gs_sim_order order)
+{
+    GS_SIM_ENTER_CTX(ctx);
+    if (!p || p->srcLOD || p->dstLOD)
+        return CUDA_ERROR_INVALID_VALUE;
+    return gs_copy_call(p, order);
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
+{
+    GS_SIM_ENTRY;
+    return call_3d(pCopy, (struct gs_sim_order){NULL, 0});
+}
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
+{
+    GS_SIM_ENTRY;
+    return call_3d(pCopy, (struct gs_sim_order){hStream, 1});
+}
+
+static CUDA_MEMCPY3D from_3d_v1(const CUDA_MEMCPY3D_v1 *p)
+{
+    return (CUDA_MEMCPY3D){.srcXInBytes = p->srcXInBytes,
+                           .srcY = p->srcY,
+                           .srcZ = p->srcZ,
+                           .srcLOD = p->srcLOD,
+                           .srcMemoryType = p->srcMemoryType,
+                           .srcHost = p->srcHost,
+                           .srcDevice = p->srcDevice,
+                           .srcArray = p->srcArray,
+                           .srcPitch = p->srcPitch,
+                           .srcHeight = p->srcHeight,
+                           .dstXInBytes = p->dstXInBytes,
+                           .dstY = p->dstY,
+                           .dstZ = p->dstZ,
+                           .dstLOD = p->dstLOD,
+                           .dstMemoryType = p->dstMemoryType,
+                           .dstHost = p->dstHost,
+                           .dstDevice = p->dstDevice,
+                           .dstArray = p->dstArray,
+                           .dstPitch = p->dstPitch,
+                           .dstHeight = p->dstHeight,
+                           .WidthInBytes = p->WidthInBytes,
+                           .Height = p->Height,
+                           .Depth = p->Depth};
+}
+
+CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
+{
+    GS_SIM_ENTRY;
+    if (!pCopy)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY3D p = from_3d_v1(pCopy);
+    return call_3d(&p, (struct gs_sim_order){NULL, 0});
+}
+
+CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
+{
+    GS_SIM_ENTRY;
+    if (!pCopy)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY3D p = from_3d_v1(pCopy);
+    return call_3d(&p, (struct gs_sim_order){hStream, 1});
+}
+
+/* All cards are mapped side by side, so that a copy between them is one like any other. */
+static CUresult call_peer(const CUDA_MEMCPY3D_PEER *p, struct gs_sim_order order)
+{
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY3D c;
+    _Static_assert(sizeof(c) == sizeof(*p),
+                  "the forms differ in the meaning of reserved words only");
+    memcpy(&c, p, sizeof(c));
+    c.reserved0 = NULL;
+    c.reserved1 = NULL;
+    return call_3d(&c, order);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    GS_SIM_ENTRY;
+    return call_peer(pCopy, (struct gs_sim_order){NULL, 0});
+}
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    GS_SIM_ENTRY;
+    return call_peer(pCopy, (struct gs_sim_order){hStream, 1});
+}
