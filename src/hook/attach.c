@@ -13,11 +13,11 @@
 #include "hook/slot.h"
 #include "hook/sys.h"
 
-struct gs_attach_self gs_attach_self;
+struct gs_attach_state gs_attach_self;
 
 int gs_attach_fail(enum gs_reason reason, const char *what, uint64_t arg0, uint64_t arg1)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
     struct gs_str name = gs_str_of(what);
 
     if (self->reason != GS_REASON_NONE)
@@ -34,7 +34,7 @@ int gs_attach_fail(enum gs_reason reason, const char *what, uint64_t arg0, uint6
     return -ESHUTDOWN;
 }
 
-static int find_uuid(const struct gs_attach_self *self, const char *uuid)
+static int find_uuid(const struct gs_attach_state *self, const char *uuid)
 {
     for (uint32_t i = 0; i < self->n_mapped; i++) {
         if (strncmp(self->uuid[i], uuid, sizeof(self->uuid[i])) == 0)
@@ -45,7 +45,7 @@ static int find_uuid(const struct gs_attach_self *self, const char *uuid)
 
 /** The quota counts; the ledger shows it to others. From variables the smaller of the two counts,
  * for a process can change its own. */
-static void set_limit(struct gs_attach_self *self, uint32_t i, const struct gs_quota_device *dev,
+static void set_limit(struct gs_attach_state *self, uint32_t i, const struct gs_quota_device *dev,
                       bool from_env)
 {
     uint64_t shown = gs_atomic_load(&self->device[i].limit_bytes, __ATOMIC_RELAXED);
@@ -62,7 +62,7 @@ static void set_limit(struct gs_attach_self *self, uint32_t i, const struct gs_q
 }
 
 /** Find our devices in the ledger. */
-static int match_devices(struct gs_attach_self *self, const struct gs_quota *quota, bool from_env)
+static int match_devices(struct gs_attach_state *self, const struct gs_quota *quota, bool from_env)
 {
     for (uint32_t i = 0; i < self->n_mapped; i++) {
         memcpy(self->uuid[i], self->device[i].uuid, sizeof(self->uuid[i]));
@@ -80,7 +80,7 @@ static int match_devices(struct gs_attach_self *self, const struct gs_quota *quo
     return 0;
 }
 
-static int identify(struct gs_attach_self *self)
+static int identify(struct gs_attach_state *self)
 {
     struct gs_owner owner;
     int rc = gs_owner_self(&owner);
@@ -93,7 +93,7 @@ static int identify(struct gs_attach_self *self)
     return 0;
 }
 
-static int claim(struct gs_attach_self *self)
+static int claim(struct gs_attach_state *self)
 {
     int rc = gs_slot_claim();
 
@@ -113,7 +113,7 @@ static void open_for_ring(void)
     (void)rc; /* where there is none the reason stays in this process */
 }
 
-static int attach(struct gs_attach_self *self, struct gs_quota *quota)
+static int attach(struct gs_attach_state *self, struct gs_quota *quota)
 {
     bool from_env;
     int rc = gs_limits_read(quota, &from_env);
@@ -135,7 +135,7 @@ static int attach(struct gs_attach_self *self, struct gs_quota *quota)
 int gs_attach(void)
 {
     static struct gs_quota quota; /* 7 KiB; the engine calls us once at a time */
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
     int saved_errno = errno;
     int rc;
 
@@ -161,7 +161,7 @@ int gs_attach(void)
 
 void gs_attach_forget(void)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
     int saved_errno = errno;
 
     gs_file_close();
@@ -171,7 +171,7 @@ void gs_attach_forget(void)
 
 int gs_attach_device(const char *uuid)
 {
-    const struct gs_attach_self *self = &gs_attach_self;
+    const struct gs_attach_state *self = &gs_attach_self;
     int at;
 
     if (self->state == GS_ATTACH_OPEN)

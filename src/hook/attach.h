@@ -25,7 +25,7 @@ struct gs_attach_spin {
 
 /** What the gate needs at hand. Written by gs_attach() alone, before the engine publishes `ready`;
  *  afterwards only the locks, share_refs and fd change. */
-struct gs_attach_self {
+struct gs_attach_state {
     uint32_t n_devices; /**< 0 unless READY, so that one comparison guards the hot path */
     uint32_t slot;
     struct gs_ledger *ledger;
@@ -58,10 +58,10 @@ struct gs_attach_self {
 
 #ifdef GS_ATOMICS_SHIM
 /* The explorer runs several "processes" in one and switches between their states. */
-extern struct gs_attach_self *gs_attach_shim_self;
+extern struct gs_attach_state *gs_attach_shim_self;
 #define gs_attach_self (*gs_attach_shim_self)
 #else
-extern struct gs_attach_self gs_attach_self __attribute__((visibility("hidden")));
+extern struct gs_attach_state gs_attach_self __attribute__((visibility("hidden")));
 #endif
 
 /** Read the limits, open or create the ledger, claim a slot, fill HAMi's mirror.

@@ -126,7 +126,7 @@ static int allocate(int fd, uint64_t bytes)
     return rc;
 }
 
-static int map(struct gs_attach_self *self, uint32_t n_devices)
+static int map(struct gs_attach_state *self, uint32_t n_devices)
 {
     uint64_t bytes = gs_ledger_file_bytes(n_devices);
     char *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, 0);
@@ -147,7 +147,7 @@ static int map(struct gs_attach_self *self, uint32_t n_devices)
 }
 
 /** Under the creation lock: the file is empty, or was left unfinished. */
-static int create(struct gs_attach_self *self, const struct gs_quota *quota)
+static int create(struct gs_attach_state *self, const struct gs_quota *quota)
 {
     uint64_t bytes = gs_ledger_file_bytes(quota->n_devices);
     int rc = allocate(self->fd, bytes);
@@ -193,7 +193,7 @@ static int lock_creation(int fd)
     return rc == -EAGAIN || rc == -EACCES ? -ETIMEDOUT : rc;
 }
 
-static int open_or_create(struct gs_attach_self *self, const struct gs_quota *quota)
+static int open_or_create(struct gs_attach_state *self, const struct gs_quota *quota)
 {
     uint32_t n_devices;
     int rc = gs_ledger_check(self->fd, &n_devices);
@@ -219,7 +219,7 @@ static int open_or_create(struct gs_attach_self *self, const struct gs_quota *qu
 
 int gs_file_open(const struct gs_quota *quota)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
     bool is_default;
     int rc = choose_path(self->path, sizeof(self->path), &is_default);
 
@@ -238,7 +238,7 @@ int gs_file_open(const struct gs_quota *quota)
 
 void gs_file_close(void)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
 
     if (self->region != NULL)
         (void)munmap(self->region, self->map_bytes); /* our own mapping */

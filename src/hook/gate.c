@@ -39,7 +39,7 @@ static uint64_t clamp(uint64_t n, uint64_t max)
  * in that order, so that none is missed. Sequentially consistent loads: with the announcement
  * before them they are the two halves of a Dekker handshake, of two racing announcers one sees the
  * other. */
-static void add_slots(const struct gs_attach_self *self, uint32_t dev, struct tally *tally)
+static void add_slots(const struct gs_attach_state *self, uint32_t dev, struct tally *tally)
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t n = clamp(gs_atomic_load(&self->ledger->slot_high, __ATOMIC_SEQ_CST), GS_LEDGER_SLOTS);
@@ -58,7 +58,7 @@ static void add_slots(const struct gs_attach_self *self, uint32_t dev, struct ta
     }
 }
 
-static void add_shares(const struct gs_attach_self *self, uint32_t dev, struct tally *tally)
+static void add_shares(const struct gs_attach_state *self, uint32_t dev, struct tally *tally)
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t n =
@@ -69,7 +69,7 @@ static void add_shares(const struct gs_attach_self *self, uint32_t dev, struct t
 }
 
 /** A share whose bytes are on the move now. */
-static bool is_share_moving(const struct gs_attach_self *self)
+static bool is_share_moving(const struct gs_attach_state *self)
 {
     uint64_t n =
         clamp(gs_atomic_load(&self->ledger->share_high, __ATOMIC_SEQ_CST), GS_LEDGER_SHARES);
@@ -83,7 +83,7 @@ static bool is_share_moving(const struct gs_attach_self *self)
     return false;
 }
 
-static struct tally count(const struct gs_attach_self *self, uint32_t dev)
+static struct tally count(const struct gs_attach_state *self, uint32_t dev)
 {
     struct tally tally = {0, false, false, false};
     uint64_t moves = gs_atomic_load(&self->ledger->share_moves, __ATOMIC_SEQ_CST);
@@ -99,14 +99,15 @@ static struct tally count(const struct gs_attach_self *self, uint32_t dev)
     return tally;
 }
 
-static uint64_t *charge_word(const struct gs_attach_self *self, uint32_t dev, enum gs_charge charge)
+static uint64_t *charge_word(const struct gs_attach_state *self, uint32_t dev,
+                             enum gs_charge charge)
 {
     struct gs_ledger_device *d = &self->device[dev];
 
     return charge == GS_CHARGE_HELD ? &d->held[self->slot] : &d->extra[self->slot];
 }
 
-static void mirror(struct gs_attach_self *self, uint32_t dev)
+static void mirror(struct gs_attach_state *self, uint32_t dev)
 {
     struct gs_ledger_device *d = &self->device[dev];
 
@@ -115,7 +116,7 @@ static void mirror(struct gs_attach_self *self, uint32_t dev)
 }
 
 /** Add to our own sum; we are its only writer and hold the device's spin. */
-static void add_own(struct gs_attach_self *self, uint32_t dev, uint64_t bytes,
+static void add_own(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
                     enum gs_charge charge)
 {
     uint64_t *word = charge_word(self, dev, charge);
@@ -128,19 +129,19 @@ static void add_own(struct gs_attach_self *self, uint32_t dev, uint64_t bytes,
 /** Announce. A full barrier stands between this store and the loads of the count that follows; the
  *  exchange-like add has it (seq_cst read-modify-write). The word is 0 before: one announcer at a
  * time. */
-static void announce(struct gs_attach_self *self, uint32_t dev, uint64_t bytes)
+static void announce(struct gs_attach_state *self, uint32_t dev, uint64_t bytes)
 {
     (void)gs_atomic_add(&self->device[dev].pending[self->slot], bytes, __ATOMIC_SEQ_CST);
 }
 
-static void withdraw(struct gs_attach_self *self, uint32_t dev)
+static void withdraw(struct gs_attach_state *self, uint32_t dev)
 {
     /* release: pairs with the load of pending in add_slots, orders the sums before it */
     gs_atomic_store(&self->device[dev].pending[self->slot], 0, __ATOMIC_RELEASE);
 }
 
 /** Wait until no lower slot announces. 0, or -EAGAIN when one stood still. */
-static int wait_lower(const struct gs_attach_self *self, uint32_t dev, struct gs_sys_wait *wait)
+static int wait_lower(const struct gs_attach_state *self, uint32_t dev, struct gs_sys_wait *wait)
 {
     for (uint32_t i = 0; i < self->slot; i++) {
         while (gs_atomic_load(&self->device[dev].pending[i], __ATOMIC_SEQ_CST) != 0) {
@@ -152,8 +153,10 @@ static int wait_lower(const struct gs_attach_self *self, uint32_t dev, struct gs
 }
 
 /** One attempt under the device's spin: 0 granted; -ENOMEM no room and nobody else was announcing;
- *  -EAGAIN another process stands in the way and does not move. */
-static int attempt(struct gs_attach_self *self, uint32_t dev, uint64_t bytes, enum gs_charge charge)
+ *  -EAGAIN another process stands in the way and does not move. *ret_seen: all there was, ours
+ * included. */
+static int attempt(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
+                   enum gs_charge charge, uint64_t *ret_seen)
 {
     struct gs_sys_wait wait = {0, 0};
     struct tally tally;
@@ -164,6 +167,7 @@ static int attempt(struct gs_attach_self *self, uint32_t dev, uint64_t bytes, en
     GS_STEP("reserve.announced");
     for (;;) {
         tally = count(self, dev);
+        *ret_seen = tally.sum;
         if (GS_LIKELY(tally.sum <= self->limit_bytes[dev]))
             break;
         if (!tally.other && !tally.moved) {
@@ -194,7 +198,8 @@ static int attempt(struct gs_attach_self *self, uint32_t dev, uint64_t bytes, en
     return rc;
 }
 
-static int reserve(struct gs_attach_self *self, uint32_t dev, uint64_t bytes, enum gs_charge charge)
+static int reserve(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
+                   enum gs_charge charge, uint64_t *ret_seen)
 {
     uint64_t limit = self->limit_bytes[dev];
     int rc = 0;
@@ -205,18 +210,16 @@ static int reserve(struct gs_attach_self *self, uint32_t dev, uint64_t bytes, en
     if (limit == UINT64_MAX)
         add_own(self, dev, bytes, charge);
     else
-        rc = attempt(self, dev, bytes, charge);
+        rc = attempt(self, dev, bytes, charge, ret_seen);
     if (GS_LIKELY(rc == 0))
         mirror(self, dev);
     gs_spin_unlock(&self->spin[dev].word);
     return rc;
 }
 
-static void refuse(struct gs_attach_self *self, uint32_t dev, uint64_t bytes, const char *what,
-                   enum gs_reason reason)
+static void refuse(struct gs_attach_state *self, uint32_t dev, enum gs_reason reason,
+                   const char *what, const uint64_t arg[4])
 {
-    uint64_t arg[4] = {bytes, gs_gate_used(dev), self->limit_bytes[dev], 0};
-
     (void)gs_atomic_add(&self->ledger->refusals, 1, __ATOMIC_RELAXED);
     (void)gs_atomic_add(&self->device[dev].refusals, 1, __ATOMIC_RELAXED);
     gs_ring_log(reason, dev, what, arg);
@@ -224,26 +227,28 @@ static void refuse(struct gs_attach_self *self, uint32_t dev, uint64_t bytes, co
 
 /** The first attempt found no room: look for dead processes and try again, once for a plain
  * refusal, for a while where another process is in the way. */
-static int reserve_slow(struct gs_attach_self *self, uint32_t dev, uint64_t bytes,
+static int reserve_slow(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
                         enum gs_charge charge, const char *what)
 {
     struct gs_sys_wait wait = {GS_SYS_WAIT_SPINS + GS_SYS_WAIT_YIELDS, 0};
     struct gs_slot_pass pass;
+    uint64_t seen = bytes;
     int rc;
 
     do {
         pass = gs_slot_reap();
-        rc = reserve(self, dev, bytes, charge);
+        rc = reserve(self, dev, bytes, charge, &seen);
         if (rc == 0)
             return 0;
     } while ((rc == -EAGAIN && gs_sys_wait(&wait, CALL_WAIT_US)) ||
              (rc == -ENOMEM && pass.busy > 0 && gs_sys_wait(&wait, REAPER_WAIT_US)));
-    refuse(self, dev, bytes, what, rc == -EAGAIN ? GS_REASON_BUSY : GS_REASON_OVER_LIMIT);
+    refuse(self, dev, rc == -EAGAIN ? GS_REASON_BUSY : GS_REASON_OVER_LIMIT, what,
+           (uint64_t[4]){bytes, seen - bytes, self->limit_bytes[dev], 0});
     return -ENOMEM;
 }
 
 /** No such device here: no grant, no ledger, or a slice that does not hold anything. */
-static int reserve_unusable(struct gs_attach_self *self, uint32_t dev, const char *what)
+static int reserve_unusable(struct gs_attach_state *self, uint32_t dev, const char *what)
 {
     if (self->state == GS_ATTACH_OPEN)
         return 0;
@@ -258,16 +263,16 @@ static int reserve_unusable(struct gs_attach_self *self, uint32_t dev, const cha
 
 int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what)
 {
-    struct gs_attach_self *self = &gs_attach_self;
-    int rc;
+    struct gs_attach_state *self = &gs_attach_self;
+    uint64_t seen;
 
     if (GS_UNLIKELY(dev >= self->n_devices))
         return reserve_unusable(self, dev, what);
-    rc = reserve(self, dev, bytes, charge);
-    if (GS_LIKELY(rc == 0))
+    if (GS_LIKELY(reserve(self, dev, bytes, charge, &seen) == 0))
         return 0;
     if (bytes > self->limit_bytes[dev]) {
-        refuse(self, dev, bytes, what, GS_REASON_OVER_LIMIT);
+        refuse(self, dev, GS_REASON_OVER_LIMIT, what,
+               (uint64_t[4]){bytes, gs_gate_used(dev), self->limit_bytes[dev], 0});
         return -ENOMEM;
     }
     return reserve_slow(self, dev, bytes, charge, what);
@@ -275,7 +280,7 @@ int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const c
 
 void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
     uint64_t *word;
     uint64_t had;
 
@@ -298,7 +303,7 @@ void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 
 void gs_gate_force(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
 
     if (GS_UNLIKELY(dev >= self->n_devices))
         return;
@@ -310,7 +315,7 @@ void gs_gate_force(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 
 /** Bytes of other slots may belong to the dead, whom only a system call can tell: ask now and then.
  */
-static bool is_query_reap_due(struct gs_attach_self *self)
+static bool is_query_reap_due(struct gs_attach_state *self)
 {
     uint64_t now = gs_sys_clock_ns(CLOCK_MONOTONIC_COARSE) / 1000000;
     uint64_t due = __atomic_load_n(&self->query_reap_ms, __ATOMIC_RELAXED);
@@ -323,7 +328,7 @@ static bool is_query_reap_due(struct gs_attach_self *self)
 
 uint64_t gs_gate_used(uint32_t dev)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
     struct tally tally = {0, false, false, false};
     uint64_t own;
 
@@ -342,7 +347,7 @@ uint64_t gs_gate_used(uint32_t dev)
 
 uint64_t gs_gate_own(uint32_t dev, enum gs_charge charge)
 {
-    const struct gs_attach_self *self = &gs_attach_self;
+    const struct gs_attach_state *self = &gs_attach_self;
 
     if (GS_UNLIKELY(dev >= self->n_devices))
         return 0;
@@ -351,7 +356,7 @@ uint64_t gs_gate_own(uint32_t dev, enum gs_charge charge)
 
 uint64_t gs_gate_limit(uint32_t dev)
 {
-    const struct gs_attach_self *self = &gs_attach_self;
+    const struct gs_attach_state *self = &gs_attach_self;
 
     if (GS_LIKELY(dev < self->n_devices))
         return self->limit_bytes[dev];
@@ -360,7 +365,7 @@ uint64_t gs_gate_limit(uint32_t dev)
 
 void gs_gate_set_context_bytes(uint32_t dev, uint64_t bytes)
 {
-    const struct gs_attach_self *self = &gs_attach_self;
+    const struct gs_attach_state *self = &gs_attach_self;
 
     if (dev < self->n_devices)
         gs_atomic_store(&self->device[dev].context_bytes, bytes, __ATOMIC_RELAXED);
@@ -368,7 +373,7 @@ void gs_gate_set_context_bytes(uint32_t dev, uint64_t bytes)
 
 uint64_t gs_gate_context_bytes(uint32_t dev)
 {
-    const struct gs_attach_self *self = &gs_attach_self;
+    const struct gs_attach_state *self = &gs_attach_self;
 
     return dev < self->n_devices
                ? gs_atomic_load(&self->device[dev].context_bytes, __ATOMIC_RELAXED)
@@ -377,7 +382,7 @@ uint64_t gs_gate_context_bytes(uint32_t dev)
 
 void gs_gate_set_physical_bytes(uint32_t dev, uint64_t bytes)
 {
-    const struct gs_attach_self *self = &gs_attach_self;
+    const struct gs_attach_state *self = &gs_attach_self;
 
     if (dev < self->n_devices)
         gs_atomic_store(&self->device[dev].physical_bytes, bytes, __ATOMIC_RELAXED);
@@ -385,7 +390,7 @@ void gs_gate_set_physical_bytes(uint32_t dev, uint64_t bytes)
 
 uint64_t gs_gate_physical_bytes(uint32_t dev)
 {
-    const struct gs_attach_self *self = &gs_attach_self;
+    const struct gs_attach_state *self = &gs_attach_self;
 
     return dev < self->n_devices
                ? gs_atomic_load(&self->device[dev].physical_bytes, __ATOMIC_RELAXED)

@@ -49,7 +49,7 @@ static void raise_n_slots(struct gs_hami_region *region, uint32_t slot)
 
 void gs_mirror_claim(void)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
 
     self->mirror = &self->region->slot[self->slot];
     memset(self->mirror, 0, sizeof(*self->mirror));
@@ -76,7 +76,7 @@ void gs_mirror_wipe(uint32_t slot)
 }
 
 /** One pass; false when everything was right already. */
-static bool settle_once(struct gs_attach_self *self, uint32_t dev)
+static bool settle_once(struct gs_attach_state *self, uint32_t dev)
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t n = __atomic_load_n(&self->ledger->share_high, __ATOMIC_ACQUIRE);
@@ -108,7 +108,7 @@ static bool settle_once(struct gs_attach_self *self, uint32_t dev)
 
 void gs_mirror_settle(uint32_t dev)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
 
     /* several processes may settle at once: each looks again after its last store, so that the last
      * store of all is of the present */

@@ -17,12 +17,12 @@ void gs_mirror_limit(uint32_t dev, uint64_t limit_bytes);
 void gs_mirror_claim(void);
 /** Clear a dead slot. */
 void gs_mirror_wipe(uint32_t slot);
-/** Shares of `dev` changed hands: show their bytes under the slots that carry them now. Any holder or
- *  reaper; `module_bytes` is the field, because the owner itself never writes that one. */
+/** Shares of `dev` changed hands: show their bytes under the slots that carry them now. Any holder
+ * or reaper; `module_bytes` is the field, because the owner itself never writes that one. */
 void gs_mirror_settle(uint32_t dev);
 
 /** Our sums on `dev` changed; the caller holds self->spin[dev]. */
-static inline void gs_mirror_use(struct gs_attach_self *self, uint32_t dev, uint64_t held,
+static inline void gs_mirror_use(struct gs_attach_state *self, uint32_t dev, uint64_t held,
                                  uint64_t extra)
 {
     struct gs_hami_memory *mem;

@@ -94,7 +94,7 @@ uint32_t gs_share_carrier(uint32_t id)
 /** Zero the bytes and free the entry, which is CLAIMED or DYING for a slot we act for. */
 static void finish(struct gs_ledger_share *s, uint32_t id, uint64_t state)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
 
     (void)gs_atomic_add(&self->ledger->share_moves, 1, __ATOMIC_SEQ_CST);
     /* all devices: a claimer killed early has not written which one */
@@ -156,7 +156,7 @@ static void raise_high(struct gs_ledger *ledger, uint32_t id)
 }
 
 /** Take a FREE entry for ourselves. Returns the id or -ENOSPC. */
-static int claim(struct gs_attach_self *self, uint64_t *ret_state)
+static int claim(struct gs_attach_state *self, uint64_t *ret_state)
 {
     struct gs_ledger *ledger = self->ledger;
 
@@ -178,7 +178,7 @@ static int claim(struct gs_attach_self *self, uint64_t *ret_state)
 
 /** Move bytes from our `held` into entry `id`, which is CLAIMED by us: counted twice for a moment,
  *  never missed. */
-static void move_bytes(struct gs_attach_self *self, uint32_t dev, uint64_t bytes, uint32_t id)
+static void move_bytes(struct gs_attach_state *self, uint32_t dev, uint64_t bytes, uint32_t id)
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t had;
@@ -199,7 +199,7 @@ static void move_bytes(struct gs_attach_self *self, uint32_t dev, uint64_t bytes
     gs_spin_unlock(&self->spin[dev].word);
 }
 
-static int publish(struct gs_attach_self *self, uint32_t dev, uint64_t bytes,
+static int publish(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
                    struct gs_share_key key)
 {
     struct gs_ledger_share *s;
@@ -229,7 +229,7 @@ static int publish(struct gs_attach_self *self, uint32_t dev, uint64_t bytes,
 
 int gs_share_publish(uint32_t dev, uint64_t bytes, struct gs_share_key key)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
     int id;
 
     if (dev >= self->n_devices)
@@ -244,7 +244,7 @@ int gs_share_publish(uint32_t dev, uint64_t bytes, struct gs_share_key key)
 
 /** Set our bit on entry `id`, found as `state`, and see whether it stood. 0 joined; -ENOENT it is
  * gone; -EAGAIN its last holder is leaving at this moment and does not get on with it. */
-static int join_found(struct gs_attach_self *self, uint32_t id, uint64_t state)
+static int join_found(struct gs_attach_state *self, uint32_t id, uint64_t state)
 {
     struct gs_ledger_share *s = &self->ledger->share[id];
     uint64_t live = state_of(generation_of(state), 0, GS_SHARE_LIVE);
@@ -273,7 +273,7 @@ static int join_found(struct gs_attach_self *self, uint32_t id, uint64_t state)
     return rc;
 }
 
-static int join(struct gs_attach_self *self, struct gs_share_key key)
+static int join(struct gs_attach_state *self, struct gs_share_key key)
 {
     uint64_t state;
     int id, rc = -EAGAIN;
@@ -295,7 +295,7 @@ static int join(struct gs_attach_self *self, struct gs_share_key key)
 
 int gs_share_join(struct gs_share_key key)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
     int id;
 
     if (self->n_devices == 0)
@@ -316,7 +316,7 @@ static void leave(uint32_t id, uint32_t slot)
 
 void gs_share_leave(int id)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
 
     if (self->n_devices == 0 || id < 0 || (uint32_t)id >= GS_LEDGER_SHARES)
         return;

@@ -1,8 +1,8 @@
 #pragma once
 /* What this process has allocated: handle or pointer -> what was charged for it.
  *
- * 64 shards, open addressing, growing, in memory we map ourselves; one short spin per operation, never
- * held across a driver call. Forgotten as a whole in a forked child. */
+ * 64 shards, open addressing, growing, in memory we map ourselves; one short spin per operation,
+ * never held across a driver call. Forgotten as a whole in a forked child. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,7 +47,7 @@ int gs_track_update(enum gs_obj_kind kind, uint64_t key, int (*fn)(struct gs_obj
                     void *arg);
 #define GS_TRACK_REMOVE 1
 /** Visit all entries of a kind, one shard at a time, on a snapshot; for slow paths. */
-void gs_track_each(enum gs_obj_kind kind, void (*fn)(uint64_t key, const struct gs_obj *obj, void *arg),
-                   void *arg);
+void gs_track_each(enum gs_obj_kind kind,
+                   void (*fn)(uint64_t key, const struct gs_obj *obj, void *arg), void *arg);
 /** Forget everything (forked child). */
 void gs_track_reset(void);

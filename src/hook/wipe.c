@@ -8,7 +8,7 @@
 
 void gs_slot_wipe(uint32_t slot)
 {
-    struct gs_attach_self *self = &gs_attach_self;
+    struct gs_attach_state *self = &gs_attach_self;
 
     for (uint32_t dev = 0; dev < self->n_mapped; dev++) {
         struct gs_ledger_device *d = &self->device[dev];

@@ -44,7 +44,8 @@ static void unlock(struct card *card)
 
 struct card *card_new(uint64_t limit_bytes)
 {
-    struct card *card = mmap(NULL, sizeof(*card), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct card *card =
+        mmap(NULL, sizeof(*card), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_mutexattr_t attr;
 
     if (card == MAP_FAILED)

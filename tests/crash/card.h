@@ -1,7 +1,7 @@
 #pragma once
-/* A card of the crash matrix's own: the independent witness. It knows nothing of the ledger. Allocations
- * live while one holder lives; a killed worker's are freed by the kernel's word that it is dead (robust
- * mutex), which comes before its file locks go, as with a real driver. */
+/* A card of the crash matrix's own: the independent witness. It knows nothing of the ledger.
+ * Allocations live while one holder lives; a killed worker's are freed by the kernel's word that it
+ * is dead (robust mutex), which comes before its file locks go, as with a real driver. */
 
 #include <pthread.h>
 #include <stdbool.h>

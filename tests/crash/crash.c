@@ -3,9 +3,9 @@
  *
  *     crash [--kills N] [--workers N] [--seed N] [--reader PROGRAM]
  *
- * Checks: the card never holds more than the limit; with all workers at rest the ledger says what the
- * card says, and HAMi's mirror too (--reader: an independent program); at the end everything is zero;
- * no call takes more than 100 ms of its own CPU time or 1 s of wall time. */
+ * Checks: the card never holds more than the limit; with all workers at rest the ledger says what
+ * the card says, and HAMi's mirror too (--reader: an independent program); at the end everything is
+ * zero; no call takes more than 100 ms of its own CPU time or 1 s of wall time. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,12 +43,14 @@ const struct gs_hook_vendor gs_hook_vendor = {.name = "test"};
 
 /* Every label in the code; the run fails if one of them never killed anybody. */
 static const char *const labels[] = {
-    "claim.locked",      "claim.raised",      "claim.owned",     "claim.filled",      "reserve.before",
-    "reserve.announced", "reserve.withdrawn", "reserve.counted", "reserve.added",     "reserve.done",
-    "release.before",    "release.done",      "share.claimed",   "share.filled",      "share.before_bytes",
-    "share.bytes",       "share.moved",       "share.live",      "share.joining",     "share.left",
-    "share.dying",       "share.zeroed",      "reap.locked",     "reap.share",        "reap.shares_left",
-    "wipe.pending",      "wipe.held",         "wipe.before_owner", "reap.wiped",
+    "claim.locked",     "claim.raised",      "claim.owned",        "claim.filled",
+    "reserve.before",   "reserve.announced", "reserve.withdrawn",  "reserve.counted",
+    "reserve.added",    "reserve.done",      "release.before",     "release.done",
+    "share.claimed",    "share.filled",      "share.before_bytes", "share.bytes",
+    "share.moved",      "share.live",        "share.joining",      "share.left",
+    "share.dying",      "share.zeroed",      "reap.locked",        "reap.share",
+    "reap.shares_left", "wipe.pending",      "wipe.held",          "wipe.before_owner",
+    "reap.wiped",
 };
 #define N_LABELS (sizeof(labels) / sizeof(labels[0]))
 
@@ -110,7 +112,8 @@ static void raise_max(uint64_t *max, uint64_t v)
 {
     uint64_t old = __atomic_load_n(max, __ATOMIC_RELAXED);
 
-    while (v > old && !__atomic_compare_exchange_n(max, &old, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    while (v > old &&
+           !__atomic_compare_exchange_n(max, &old, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
 }
 
@@ -397,7 +400,8 @@ static void compare(struct run *run)
     (void)gs_slot_reap();
     for (uint32_t dev = 0; dev < CARD_DEVICES; dev++) {
         if (gs_gate_used(dev) != card->used[dev])
-            note_error("at rest the ledger says other than the card", gs_gate_used(dev), card->used[dev]);
+            note_error("at rest the ledger says other than the card", gs_gate_used(dev),
+                       card->used[dev]);
     }
     ask_reader(run);
     __atomic_store_n(&arena->pause, 0, __ATOMIC_SEQ_CST);
@@ -411,14 +415,15 @@ static void compare(struct run *run)
 
 static void check_zero(void)
 {
-    const struct gs_attach_self *self = &gs_attach_self;
+    const struct gs_attach_state *self = &gs_attach_self;
 
     for (uint32_t dev = 0; dev < CARD_DEVICES; dev++) {
         const struct gs_ledger_device *d = &self->device[dev];
 
         for (uint32_t i = 0; i < GS_LEDGER_SLOTS; i++) {
             if ((d->pending[i] | d->held[i] | d->extra[i] | d->share_bytes[i]) != 0)
-                note_error("not zero at the end: slot", i, d->pending[i] + d->held[i] + d->extra[i]);
+                note_error("not zero at the end: slot", i,
+                           d->pending[i] + d->held[i] + d->extra[i]);
         }
         if (card->used[dev] != 0)
             note_error("card not empty", dev, card->used[dev]);
@@ -443,7 +448,8 @@ static void start_reader(struct run *run, const char *program)
     if (run->reader == 0) {
         (void)dup2(in[0], 0);
         (void)dup2(out[1], 1);
-        execlp("python3", "python3", program, run->ledger, "GPU-crash-0", "GPU-crash-1", (char *)NULL);
+        execlp("python3", "python3", program, run->ledger, "GPU-crash-0", "GPU-crash-1",
+               (char *)NULL);
         _exit(127);
     }
     (void)close(in[0]);
@@ -543,22 +549,25 @@ static void finish(struct run *run)
 
 static void print_report(const struct run *run, uint64_t started_ns)
 {
-    printf("crash matrix: %llu kills, %u workers, seed %llu, %.1f s\n", (unsigned long long)run->kills,
-           run->n_workers, (unsigned long long)run->seed,
+    printf("crash matrix: %llu kills, %u workers, seed %llu, %.1f s\n",
+           (unsigned long long)run->kills, run->n_workers, (unsigned long long)run->seed,
            (double)(clock_ns(CLOCK_MONOTONIC) - started_ns) / 1e9);
-    printf("  granted %llu, refused %llu, published %llu, joined %llu, came too late to join %llu\n",
-           (unsigned long long)arena->granted, (unsigned long long)arena->refused,
-           (unsigned long long)arena->published, (unsigned long long)arena->joined,
-           (unsigned long long)arena->lost_joins);
+    printf(
+        "  granted %llu, refused %llu, published %llu, joined %llu, came too late to join %llu\n",
+        (unsigned long long)arena->granted, (unsigned long long)arena->refused,
+        (unsigned long long)arena->published, (unsigned long long)arena->joined,
+        (unsigned long long)arena->lost_joins);
     printf("  card peak %llu and %llu of %llu bytes; longest call %.3f ms CPU, %.3f ms wall\n",
            (unsigned long long)card->peak[0], (unsigned long long)card->peak[1],
-           (unsigned long long)LIMIT, (double)arena->max_cpu_ns / 1e6, (double)arena->max_wall_ns / 1e6);
+           (unsigned long long)LIMIT, (double)arena->max_cpu_ns / 1e6,
+           (double)arena->max_wall_ns / 1e6);
     printf("  kills at labels:");
     for (uint32_t i = 0; i < N_LABELS; i++)
         printf(" %s=%llu", labels[i], (unsigned long long)arena->kills_at[i]);
     printf("\n");
     if (arena->errors != 0)
-        printf("FAILED: %llu errors, first: %s\n", (unsigned long long)arena->errors, arena->first_error);
+        printf("FAILED: %llu errors, first: %s\n", (unsigned long long)arena->errors,
+               arena->first_error);
 }
 
 int main(int argc, char **argv)
