@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define GS_CLOCK_PROCS    1024
+#define GS_CLOCK_PROCS    4096
 #define GS_CLOCK_SEGMENTS 128
 #define GS_CLOCK_SAMPLES  64
 /** A holder of the lock that shows no progress for so long is taken for dead. */

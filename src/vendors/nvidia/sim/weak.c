@@ -52,3 +52,9 @@ WEAK CUresult cuInit(unsigned int Flags)
 {
     return Flags || gs_process_join() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
+
+void gs_memory_synchronized(struct gs_sim_ctx *ctx);
+WEAK void gs_memory_synchronized(struct gs_sim_ctx *ctx)
+{
+    (void)ctx;
+}
