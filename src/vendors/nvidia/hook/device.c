@@ -119,12 +119,36 @@ const struct gs_device *gs_device_known(uint32_t ordinal)
     return &ordinals[ordinal].device;
 }
 
+/* Failures with which the driver refuses an allocation too. After any other one it might not, and
+ * the memory would be nobody's. */
+static bool is_refusal(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEINITIALIZED ||
+           result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_INVALID_DEVICE ||
+           result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT ||
+           result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* A card that the driver does not identify: like one outside the grant. Asked again next time. */
+static const struct gs_device *unidentified(CUdevice ordinal)
+{
+    static struct gs_device devices[GS_DEVICE_ORDINALS];
+    struct gs_device *device = &devices[ordinal];
+
+    /* racing threads store the same values */
+    device->granularity = DEFAULT_GRANULARITY;
+    device->ledger = GS_DEVICE_NONE;
+    device->ordinal = ordinal;
+    return device;
+}
+
 const struct gs_device *gs_device_by_ordinal(CUdevice ordinal)
 {
     const struct gs_driver *cuda;
     struct gs_device device;
     size_t physical = 0;
     int index = -ENODEV;
+    CUresult result;
 
     if (ordinal < 0 || (uint32_t)ordinal >= GS_DEVICE_ORDINALS)
         return NULL;
@@ -134,8 +158,9 @@ const struct gs_device *gs_device_by_ordinal(CUdevice ordinal)
     cuda = gs_driver_cuda();
     memset(&device, 0, sizeof(device));
     device.ordinal = ordinal;
-    if (learn_uuid(cuda, ordinal, &device, &index) != CUDA_SUCCESS)
-        return NULL;
+    result = learn_uuid(cuda, ordinal, &device, &index);
+    if (result != CUDA_SUCCESS)
+        return is_refusal(result) ? NULL : unidentified(ordinal);
     device.ledger = index < 0 ? GS_DEVICE_NONE : (uint32_t)index;
     device.granularity = learn_granularity(cuda, ordinal);
     if (cuda->cuDeviceTotalMem_v2 != NULL &&
@@ -161,17 +186,31 @@ static uint64_t serial_of(CUcontext context, uint32_t ledger)
     return obj.aux;
 }
 
+static int not_found(CUresult result, CUcontext context, struct gs_device_here *ret_here)
+{
+    if (is_refusal(result))
+        return -ENXIO;
+    *ret_here = (struct gs_device_here){unidentified(0), context, 0};
+    return 0;
+}
+
 static int look_up(CUcontext context, uint64_t now, struct gs_device_here *ret_here)
 {
     const struct gs_driver *cuda = gs_driver_cuda();
     const struct gs_device *device;
     CUdevice ordinal = -1;
+    CUresult result =
+        cuda->cuCtxGetDevice == NULL ? CUDA_ERROR_NOT_SUPPORTED : cuda->cuCtxGetDevice(&ordinal);
 
-    if (cuda->cuCtxGetDevice == NULL || cuda->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
-        return -ENXIO;
+    if (result != CUDA_SUCCESS)
+        return not_found(result, context, ret_here);
     device = gs_device_by_ordinal(ordinal);
     if (device == NULL)
-        return -ENXIO;
+        return not_found(CUDA_ERROR_NOT_SUPPORTED, context, ret_here);
+    if (device->uuid[0] == '\0') {
+        *ret_here = (struct gs_device_here){device, context, 0}; /* not to be remembered */
+        return 0;
+    }
     last.context = context;
     last.device = device;
     last.serial = serial_of(context, device->ledger);
@@ -185,9 +224,12 @@ int gs_device_current(struct gs_device_here *ret_here)
     const struct gs_driver *cuda = gs_driver_cuda();
     CUcontext context = NULL;
     uint64_t now;
+    CUresult result =
+        cuda->cuCtxGetCurrent == NULL ? CUDA_ERROR_NOT_SUPPORTED : cuda->cuCtxGetCurrent(&context);
 
-    if (cuda->cuCtxGetCurrent == NULL || cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
-        context == NULL)
+    if (GS_UNLIKELY(result != CUDA_SUCCESS))
+        return not_found(result, NULL, ret_here);
+    if (context == NULL)
         return -ENXIO;
     /* pairs with the release in gs_device_contexts_changed */
     now = __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
