@@ -220,7 +220,7 @@ static void array_sizes(void **state)
         {{64, 64, 64, CU_AD_FORMAT_HALF, 1, 0}, 1, 64 * 64 * 64 * 2},
         {{64, 64, 6, CU_AD_FORMAT_UNSIGNED_INT16, 1, 0x04}, 2, 6 * 2 * (64 * 64 + 32 * 32)},
         {{64, 64, 64, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0}, 2, 64 * 64 * 64 + 32 * 32 * 32},
-        {{4, 2, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0}, 3, 8 + 2 + 1},
+        {{4, 2, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0}, 3, 3 * 512},
         {{65, 64, 0, CU_AD_FORMAT_BC1_UNORM, 4, 0}, 1, 17 * 16 * 8},
         {{64, 64, 0, CU_AD_FORMAT_BC7_UNORM, 4, 0}, 1, 16 * 16 * 16},
         {{64, 64, 0, CU_AD_FORMAT_NV12, 3, 0}, 1, 64 * 96},

@@ -16,6 +16,9 @@
 #define SPARSE           0x40u
 #define DEFERRED_MAPPING 0x80u
 
+/* Each mip level starts on its own texture alignment (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT). */
+#define LEVEL_ALIGNMENT 512u
+
 /* How a format stores a texel. */
 struct texel {
     uint32_t bits;     /* of one channel, or of the whole texel or block */
@@ -120,6 +123,8 @@ uint64_t gs_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels
     for (unsigned int level = 0; level < levels && level < 64; level++) {
         uint64_t bytes = gs_array_level_bytes(desc, level);
 
+        if (levels > 1 && bytes <= UINT64_MAX - LEVEL_ALIGNMENT)
+            bytes = (bytes + LEVEL_ALIGNMENT - 1) / LEVEL_ALIGNMENT * LEVEL_ALIGNMENT;
         sum = bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
     }
     return sum;

@@ -76,8 +76,10 @@ static CUresult learn_uuid(const struct gs_driver *cuda, CUdevice ordinal, struc
     _Static_assert(sizeof(device->uuid) >= 4 + UUID_TEXT, "room for a UUID");
     if (may_be_mig)
         result = cuda->cuDeviceGetUuid_v2(&uuid, ordinal);
-    else if (cuda->cuDeviceGetUuid != NULL)
+    if (result == CUDA_ERROR_NOT_SUPPORTED && cuda->cuDeviceGetUuid != NULL) {
+        may_be_mig = false;
         result = cuda->cuDeviceGetUuid(&uuid, ordinal);
+    }
     if (result != CUDA_SUCCESS)
         return result;
 
