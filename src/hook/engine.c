@@ -35,6 +35,7 @@ static struct {
     struct gs_elf obj;
 } libs[GS_HOOK_LIBS_MAX];
 static uint32_t started;     /* 1: some process on the way to this one attached */
+static const char *unheld;   /* what was done that the hook cannot hold; NULL nothing */
 static uint32_t started_pid; /* that process; read only where the page cannot be wiped */
 
 static bool is_resolved(uint32_t lib)
@@ -106,6 +107,14 @@ bool gs_engine_owns(uintptr_t addr)
     return false;
 }
 
+static bool any_resolved(void)
+{
+    for (uint32_t i = 0; i < gs_hook_vendor.n_libs; i++)
+        if (is_resolved(i))
+            return true;
+    return false;
+}
+
 void *gs_engine_translate(void *real)
 {
     void *wrapper = gs_xlate_get(real);
@@ -124,14 +133,20 @@ int gs_engine_device(const char *uuid)
     return gs_attach_device(uuid);
 }
 
+/** Tell the slice's owner, where we are attached. */
+static void tell_unheld(const char *what)
+{
+    gs_slot_flag(GS_SLOT_UNHELD);
+    gs_ring_log(GS_REASON_UNHELD, GS_RING_NO_DEVICE, what, NULL);
+}
+
 void gs_engine_note_unheld(const char *what)
 {
     const int saved = errno;
+    const char *before = __atomic_exchange_n(&unheld, what, __ATOMIC_ACQ_REL);
     gs_engine_start();
-    if (__atomic_exchange_n(&gs_engine.unheld, 1, __ATOMIC_RELAXED) == 0) {
-        gs_slot_flag(GS_SLOT_UNHELD);
-        gs_ring_log(GS_REASON_UNHELD, GS_RING_NO_DEVICE, what, NULL);
-    }
+    if (before == NULL && __atomic_load_n(&gs_engine.attached, __ATOMIC_ACQUIRE) != 0)
+        tell_unheld(what); /* twice at worst, when the start above did it */
     errno = saved;
 }
 
@@ -145,19 +160,34 @@ static void forget_parent(void)
     memset(&gs_engine, 0, offsetof(struct gs_engine_state, once));
 }
 
+/** Attach; not finally where the limits need a list of cards and no driver is loaded to make it. */
+static bool attach(void)
+{
+    const char *what = __atomic_load_n(&unheld, __ATOMIC_ACQUIRE);
+    gs_engine_resolve();
+    if (gs_attach() < 0 && gs_attach_reason() == GS_REASON_NO_CARDS && !any_resolved()) {
+        gs_attach_forget();
+        return false;
+    }
+    if (what != NULL)
+        tell_unheld(what);
+    return true;
+}
+
 static void start_locked(void)
 {
     const uint32_t pid = (uint32_t)syscall(SYS_getpid);
     const bool wiped = madvise(&gs_engine, sizeof gs_engine, MADV_WIPEONFORK) == 0;
     if (started != 0 && (wiped ? gs_engine.mark == 0 : started_pid != pid))
         forget_parent();
-    else if (gs_engine.mark != 0)
+    else if (gs_engine.attached != 0)
         return;
     started = 1;
     started_pid = pid;
     gs_engine.mark = 1;
-    gs_engine_resolve();
-    (void)gs_attach(); /* the gate answers by what attach found */
+    if (!attach())
+        return;
+    __atomic_store_n(&gs_engine.attached, 1, __ATOMIC_RELEASE);
     if (wiped)
         /* pairs with the acquire in gs_engine_enter */
         __atomic_store_n(&gs_engine.ready, 1, __ATOMIC_RELEASE);

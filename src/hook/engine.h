@@ -58,10 +58,10 @@ struct gs_engine_state {
     _Alignas(GS_ENGINE_PAGE) uint32_t ready; /**< 1: attached, nothing to do on the fast path */
     uint32_t slot_plus1;                     /**< our slot in the ledger; 0 none */
     uint32_t closed;    /**< 1: no usable quota or ledger: refuse device memory */
+    uint32_t attached;  /**< engine.c: 1 attaching is over, with or without success */
     uint32_t once;      /**< engine.c: futex word of gs_engine_start */
     uint32_t resolving; /**< engine.c: futex word of the resolver */
     uint32_t mark;      /**< engine.c: 0 in a child that has not started */
-    uint32_t unheld;    /**< 1: code was loaded where the hook cannot see it (dlmopen) */
 };
 extern struct gs_engine_state gs_engine __attribute__((visibility("hidden")));
 extern _Thread_local uint32_t gs_engine_depth
