@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "hook/share.h"
+#include "hook/sys.h"
 #include "hook/track.h"
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/device.h"
@@ -244,7 +245,7 @@ static bool share_key(const void *handle, int fd, CUmemAllocationHandleType type
         *ret_key = gs_share_key_of(handle, 64); /* CUmemFabricHandle, CUDA 12.3: 64 bytes */
         return true;
     }
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(fd, &st) != 0 ||
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || gs_sys_fstat(fd, &st) != 0 ||
         S_ISCHR(st.st_mode))
         return false;
     id[0] = 0x64662d6d656d; /* keeps these keys apart from those of other handles */
