@@ -295,7 +295,7 @@ static CUresult call_peer(const CUDA_MEMCPY3D_PEER *p, struct gs_sim_order order
         return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D c;
     _Static_assert(sizeof(c) == sizeof(*p),
-                  "the forms differ in the meaning of reserved words only");
+                   "the forms differ in the meaning of reserved words only");
     memcpy(&c, p, sizeof(c));
     c.reserved0 = NULL;
     c.reserved1 = NULL;

@@ -6,7 +6,7 @@
 /** Map an object (once; later calls count) and tell the address of `offset` in it. `ctx` NULL: it
  *  outlives contexts. Takes the process lock. */
 CUresult gs_import_open(struct gs_sim_id id, struct gs_sim_ctx *ctx, CUdevice device,
-                        uint64_t offset, size_t size, CUdeviceptr *ret_ptr);
+                        uint64_t offset, CUdeviceptr *ret_ptr);
 
 /** Undo one gs_import_open() of the object at `ptr`. CUDA_ERROR_INVALID_VALUE if none is there. */
 CUresult gs_import_close(CUdeviceptr ptr);

@@ -43,7 +43,7 @@ static struct gs_sim_import *find(struct gs_sim_id id)
 }
 
 /* Enter the whole object into the address table of this process. Process lock held. */
-static CUresult enter(struct gs_sim_id id, struct gs_sim_ctx *ctx, CUdevice device, size_t size)
+static CUresult enter(struct gs_sim_id id, struct gs_sim_ctx *ctx, CUdevice device)
 {
     struct gs_sim_import *i = calloc(1, sizeof(*i));
     if (!i)
@@ -55,7 +55,7 @@ static CUresult enter(struct gs_sim_id id, struct gs_sim_ctx *ctx, CUdevice devi
     }
     const struct gs_sim_object *o = &gs_sim_state->object[id.index];
     struct gs_sim_range range = {.start = gs_memory_address(o->card, o->first_unit),
-                                 .size = size,
+                                 .size = o->bytes,
                                  .length = o->bytes,
                                  .kind = GS_SIM_RANGE_IMPORT,
                                  .card = o->card,
@@ -79,13 +79,13 @@ static CUresult enter(struct gs_sim_id id, struct gs_sim_ctx *ctx, CUdevice devi
 }
 
 CUresult gs_import_open(struct gs_sim_id id, struct gs_sim_ctx *ctx, CUdevice device,
-                        uint64_t offset, size_t size, CUdeviceptr *ret_ptr)
+                        uint64_t offset, CUdeviceptr *ret_ptr)
 {
     CUresult rc = CUDA_SUCCESS;
     gs_process_lock();
     struct gs_sim_import *i = find(id);
     if (!i) {
-        rc = enter(id, ctx, device, size);
+        rc = enter(id, ctx, device);
         i = find(id);
     }
     if (!rc) {
@@ -174,7 +174,7 @@ static CUresult open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *handle, un
             device = d;
     if (device < 0)
         return CUDA_ERROR_INVALID_DEVICE;
-    return gs_import_open(h.id, ctx, device, h.offset, h.size, pdptr);
+    return gs_import_open(h.id, ctx, device, h.offset, pdptr);
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)

@@ -7,6 +7,7 @@
 #include "vendors/nvidia/sim/block.h"
 #include "vendors/nvidia/sim/context.h"
 #include "vendors/nvidia/sim/memory.h"
+#include "vendors/nvidia/sim/pool.h"
 #include "vendors/nvidia/sim/process.h"
 
 #define PIECE 512
@@ -210,7 +211,7 @@ static CUresult free_locked(CUdeviceptr ptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (r->kind == GS_SIM_RANGE_BLOCK) {
         struct gs_sim_block *b = r->owner;
-        return b->pool ? CUDA_ERROR_NOT_SUPPORTED : small_free(b, ptr);
+        return b->pool ? CUDA_ERROR_INVALID_VALUE : small_free(b, ptr);
     }
     if ((r->kind != GS_SIM_RANGE_DEVICE && r->kind != GS_SIM_RANGE_MANAGED) || r->start != ptr)
         return CUDA_ERROR_INVALID_VALUE;
@@ -276,7 +277,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     GS_SIM_ENTER_CTX(ctx);
-    return dptr ? gs_memory_free(dptr) : CUDA_SUCCESS;
+    if (!dptr)
+        return CUDA_SUCCESS;
+    CUresult rc = gs_memory_free(dptr);
+    /* Stream-ordered memory may be freed like this too. */
+    return rc == CUDA_ERROR_INVALID_VALUE ? gs_pool_free(dptr) : rc;
 }
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)

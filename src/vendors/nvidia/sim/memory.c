@@ -137,6 +137,16 @@ struct gs_sim_range *gs_memory_at(CUdeviceptr ptr, uint32_t *ret_number)
     return &ranges[number];
 }
 
+struct gs_sim_range *gs_memory_after(CUdeviceptr ptr, size_t size, uint32_t *ret_number)
+{
+    uint32_t at = ptr ? position_after(ptr - 1) : 0;
+    if (at == n_by_address || ranges[by_address[at]].start - ptr >= size)
+        return NULL;
+    if (ret_number)
+        *ret_number = by_address[at];
+    return &ranges[by_address[at]];
+}
+
 struct gs_sim_range *gs_memory_entry(uint32_t number)
 {
     return &ranges[number];
@@ -190,6 +200,8 @@ int gs_memory_is_valid(CUdeviceptr ptr, size_t n)
     while (ptr < end) {
         if (gs_memory_find(ptr, &r))
             return 0;
+        if (r.kind == GS_SIM_RANGE_MAPPED && !r.flags)
+            return 0; /* no access was given */
         CUdeviceptr stop = r.start + (r.kind == GS_SIM_RANGE_MAPPED ? r.length : r.size);
         if (stop >= end)
             return 1;

@@ -73,6 +73,9 @@ void gs_memory_remove(uint32_t number);
 /** Entry that contains `ptr`, blocks not resolved; NULL if none. `ret_number` may be NULL. */
 struct gs_sim_range *gs_memory_at(CUdeviceptr ptr, uint32_t *ret_number);
 
+/** First entry found by address that starts in [ptr, ptr + size); NULL if none. */
+struct gs_sim_range *gs_memory_after(CUdeviceptr ptr, size_t size, uint32_t *ret_number);
+
 /** Entry of a number. */
 struct gs_sim_range *gs_memory_entry(uint32_t number);
 

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "vendors/nvidia/sim/memory.h"
-#include "vendors/nvidia/sim/process.h"
+#include "vendors/nvidia/sim/pool.h"
+#include "vendors/nvidia/sim/vmm.h"
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
@@ -34,7 +35,8 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdevi
 
 static int is_host(const struct gs_sim_range *r)
 {
-    return r->kind == GS_SIM_RANGE_HOST || r->kind == GS_SIM_RANGE_REGISTERED;
+    return r->kind == GS_SIM_RANGE_HOST || r->kind == GS_SIM_RANGE_REGISTERED ||
+           (r->kind == GS_SIM_RANGE_POOL && r->card == GS_SIM_NONE);
 }
 
 static void put(void *data, const void *value, size_t n)
