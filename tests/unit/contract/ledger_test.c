@@ -1,0 +1,297 @@
+#include "contract/ledger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "contract/owner.h"
+#include "contract/quota.h"
+
+/** A ledger in an anonymous file, made here word by word. */
+struct file {
+    int fd;
+    struct gs_ledger *ledger;
+    struct gs_ledger_device *dev;
+};
+
+static struct file make(uint32_t n_devices)
+{
+    struct file f = {.fd = memfd_create("ledger", MFD_CLOEXEC)};
+    uint64_t bytes = gs_ledger_file_bytes(n_devices);
+    char *base;
+
+    assert_true(f.fd >= 0);
+    assert_int_equal(ftruncate(f.fd, (off_t)bytes), 0);
+    base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f.fd, 0);
+    assert_true(base != MAP_FAILED);
+    f.ledger = (struct gs_ledger *)(void *)(base + GS_LEDGER_OFFSET);
+    f.dev = (struct gs_ledger_device *)(void *)(f.ledger + 1);
+    f.ledger->magic = GS_LEDGER_MAGIC;
+    f.ledger->version = GS_LEDGER_VERSION;
+    f.ledger->n_devices = n_devices;
+    f.ledger->file_bytes = bytes;
+    return f;
+}
+
+static void drop(struct file *f)
+{
+    (void)munmap((char *)f->ledger - GS_LEDGER_OFFSET, f->ledger->file_bytes);
+    (void)close(f->fd);
+}
+
+static void occupy(struct file *f, uint32_t slot, const struct gs_owner *owner)
+{
+    f->ledger->slot[slot].owner = gs_owner_word(owner);
+    f->ledger->slot[slot].start_ticks = owner->start_ticks;
+    f->ledger->slot[slot].pid = owner->pid;
+    if (f->ledger->slot_high <= slot)
+        f->ledger->slot_high = slot + 1;
+}
+
+static struct gs_owner self(void)
+{
+    struct gs_owner owner;
+
+    assert_int_equal(gs_owner_self(&owner), 0);
+    return owner;
+}
+
+static struct gs_owner dead(void)
+{
+    struct gs_owner owner = self();
+
+    owner.start_ticks -= 1; /* our pid, but of somebody before us */
+    return owner;
+}
+
+static struct gs_ledger_snapshot *read_ok(int fd)
+{
+    struct gs_ledger_snapshot *snap = malloc(sizeof(*snap));
+
+    assert_non_null(snap);
+    assert_int_equal(gs_ledger_read(fd, snap), 0);
+    return snap;
+}
+
+static void test_check(void **state)
+{
+    struct file f = make(2);
+    uint32_t n = 0;
+    int fd;
+
+    (void)state;
+    assert_int_equal(gs_ledger_check(f.fd, &n), 0);
+    assert_int_equal(n, 2);
+    f.ledger->version++;
+    assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
+    f.ledger->version--;
+    f.ledger->n_devices = 3;
+    assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
+    f.ledger->n_devices = UINT32_MAX;
+    assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
+    f.ledger->n_devices = 2;
+    f.ledger->magic = 0;
+    assert_int_equal(gs_ledger_check(f.fd, &n), -ENODATA); /* its creator has not finished */
+    f.ledger->magic = 0x123;
+    assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
+    f.ledger->magic = GS_LEDGER_MAGIC;
+    assert_int_equal(ftruncate(f.fd, (off_t)f.ledger->file_bytes + 1), 0);
+    assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
+    assert_int_equal(ftruncate(f.fd, (off_t)gs_ledger_file_bytes(1)), 0);
+    assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
+    assert_int_equal(ftruncate(f.fd, 100), 0);
+    assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
+    assert_int_equal(ftruncate(f.fd, 0), 0);
+    assert_int_equal(gs_ledger_check(f.fd, &n), -ENODATA);
+    assert_int_equal(gs_ledger_check(-1, &n), -EBADF);
+    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    assert_int_equal(gs_ledger_check(fd, &n), -EPROTO);
+    (void)close(fd);
+    (void)close(f.fd);
+}
+
+static void test_sums(void **state)
+{
+    struct file f = make(1);
+    struct gs_owner me = self(), gone = dead();
+    struct gs_ledger_snapshot *snap;
+
+    (void)state;
+    occupy(&f, 0, &me);
+    occupy(&f, 1, &gone);
+    memcpy(f.dev[0].uuid, "GPU-x", 6);
+    f.dev[0].limit_bytes = 1000;
+    f.dev[0].core_pct = 30;
+    f.dev[0].policy = GS_POLICY_ELASTIC;
+    f.dev[0].held[0] = 100;
+    f.dev[0].extra[0] = 7;
+    f.dev[0].pending[0] = 5000; /* not taken yet */
+    f.dev[0].held[1] = 40;
+    snap = read_ok(f.fd);
+    assert_int_equal(snap->n_devices, 1);
+    assert_int_equal(snap->n_slots, 2);
+    assert_int_equal(snap->is_live[0], 1);
+    assert_int_equal(snap->is_live[1], 0);
+    assert_string_equal(snap->device[0].uuid, "GPU-x");
+    assert_int_equal(snap->device[0].limit_bytes, 1000);
+    assert_int_equal(snap->device[0].core_pct, 30);
+    assert_int_equal(snap->device[0].policy, GS_POLICY_ELASTIC);
+    assert_int_equal(snap->device[0].used_bytes, 107);
+    assert_int_equal(snap->device[0].slot_bytes[0], 107);
+    assert_int_equal(snap->device[0].dead_bytes, 40);
+    free(snap);
+    drop(&f);
+}
+
+static void share(struct file *f, uint32_t id, uint64_t bytes, uint32_t creator, uint64_t holders)
+{
+    f->ledger->share[id].state = GS_SHARE_LIVE;
+    f->ledger->share[id].creator = creator;
+    f->ledger->share[id].holders[0] = holders;
+    f->dev[0].share_bytes[id] = bytes;
+    f->ledger->share_high = id + 1;
+}
+
+static void test_shares(void **state)
+{
+    struct file f = make(1);
+    struct gs_owner me = self(), gone = dead();
+    struct gs_ledger_snapshot *snap;
+
+    (void)state;
+    occupy(&f, 0, &gone);
+    occupy(&f, 1, &me);
+    occupy(&f, 2, &me);
+    share(&f, 0, 1, 2, 6);          /* creator lives: 2 */
+    share(&f, 1, 10, 0, 7);         /* creator dead: lowest live holder, 1 */
+    share(&f, 2, 100, 2, 2);        /* creator has let go: 1 */
+    share(&f, 3, 1000, 0, 1);       /* all holders dead */
+    share(&f, 4, 10000, 0xffff, 4); /* hostile creator: 2 */
+    snap = read_ok(f.fd);
+    assert_int_equal(snap->device[0].slot_bytes[1], 110);
+    assert_int_equal(snap->device[0].slot_bytes[2], 10001);
+    assert_int_equal(snap->device[0].used_bytes, 10111);
+    assert_int_equal(snap->device[0].dead_bytes, 1000);
+    free(snap);
+    drop(&f);
+}
+
+static void test_hostile(void **state)
+{
+    struct file f = make(GS_LEDGER_DEVICES);
+    struct gs_owner me = self();
+    struct gs_ledger_snapshot *snap;
+
+    (void)state;
+    occupy(&f, 0, &me);
+    occupy(&f, 1, &me);
+    f.ledger->slot_high = UINT64_MAX;
+    f.ledger->share_high = UINT64_MAX;
+    memset(f.dev[0].uuid, 'A', sizeof(f.dev[0].uuid)); /* no NUL */
+    f.dev[0].core_pct = 4000;
+    f.dev[0].policy = 77;
+    f.dev[0].held[0] = f.dev[0].held[1] = UINT64_MAX;
+    f.dev[0].share_bytes[1023] = 5;
+    memset(f.ledger->share, 0xff, sizeof(f.ledger->share));
+    snap = read_ok(f.fd);
+    assert_int_equal(snap->n_slots, GS_LEDGER_SLOTS);
+    assert_int_equal(strlen(snap->device[0].uuid), 95);
+    assert_int_equal(snap->device[0].core_pct, 100);
+    assert_int_equal(snap->device[0].policy, GS_POLICY_FIXED);
+    assert_true(snap->device[0].used_bytes == UINT64_MAX);
+    free(snap);
+    drop(&f);
+}
+
+/** A locked byte says alive even where the pid means nothing to us (another pid namespace). */
+static void test_lock(void **state)
+{
+    struct file f = make(0);
+    struct gs_owner gone = dead();
+    struct gs_ledger_snapshot *snap;
+    int up[2], down[2];
+    char c = 0;
+    pid_t pid;
+
+    (void)state;
+    occupy(&f, 3, &gone);
+    assert_int_equal(pipe(up), 0);
+    assert_int_equal(pipe(down), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 3, .l_len = 1};
+
+        (void)close(down[1]);
+        c = fcntl(f.fd, F_SETLK, &fl) == 0;
+        (void)!write(up[1], &c, 1);
+        (void)!read(down[0], &c, 1);
+        _exit(0);
+    }
+    assert_int_equal(read(up[0], &c, 1), 1);
+    assert_int_equal(c, 1);
+    snap = read_ok(f.fd);
+    assert_int_equal(snap->is_live[3], 1);
+    assert_int_equal(snap->holder_pid[3], pid);
+    free(snap);
+    (void)close(down[1]);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    snap = read_ok(f.fd);
+    assert_int_equal(snap->is_live[3], 0);
+    free(snap);
+    drop(&f);
+}
+
+static void put_event(struct file *f, uint64_t pos, uint64_t seq)
+{
+    struct gs_ledger_event *e = &f->ledger->ring[pos % GS_LEDGER_RING];
+
+    memset(e, 0, sizeof(*e));
+    e->seq = seq;
+    e->arg[0] = pos;
+}
+
+static void test_events(void **state)
+{
+    struct file f = make(0);
+    struct gs_ledger_event events[GS_LEDGER_RING];
+    uint64_t next = 0;
+
+    (void)state;
+    assert_int_equal(gs_ledger_read_events(f.fd, 0, events, GS_LEDGER_RING, &next), 0);
+    for (uint64_t pos = 0; pos < 1000; pos++)
+        put_event(&f, pos, 2 * (pos + 1));
+    f.ledger->ring_next = 1000;
+    put_event(&f, 999, 2 * 999 + 1); /* its writer was killed in the middle */
+    put_event(&f, 600, 2 * 88 + 2);  /* not written yet: still the one a round before */
+    assert_int_equal(gs_ledger_read_events(f.fd, 0, events, GS_LEDGER_RING, &next),
+                     GS_LEDGER_RING - 2);
+    assert_int_equal(events[0].arg[0], 1000 - GS_LEDGER_RING);
+    assert_int_equal(next, 1000);
+    assert_int_equal(gs_ledger_read_events(f.fd, 990, events, 4, &next), 4);
+    assert_int_equal(events[3].arg[0], 993);
+    assert_int_equal(next, 994);
+    f.ledger->ring_next = UINT64_MAX; /* hostile: no endless loop */
+    assert_true(gs_ledger_read_events(f.fd, 0, events, GS_LEDGER_RING, &next) >= 0);
+    assert_int_equal(ftruncate(f.fd, 10), 0);
+    assert_int_equal(gs_ledger_read_events(f.fd, 0, events, 1, &next), -EPROTO);
+    (void)close(f.fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_check),   cmocka_unit_test(test_sums), cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_hostile), cmocka_unit_test(test_lock), cmocka_unit_test(test_events),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
