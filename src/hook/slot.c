@@ -214,15 +214,14 @@ uint32_t gs_slot_list(uint32_t dev, struct gs_slot_use *ret_uses, uint32_t max)
     for (uint32_t i = 0; i < high; i++) {
         const struct gs_ledger_slot *s = &self->ledger->slot[i];
         uint64_t owner = gs_atomic_load(&s->owner, __ATOMIC_ACQUIRE);
-        uint64_t bytes = owner != 0 ? use_of(self, i, dev) : 0;
 
-        if (bytes == 0)
+        if (owner == 0)
             continue;
         if (n < max)
             ret_uses[n] = (struct gs_slot_use){.pid = (uint32_t)(owner >> 32),
                                                .host_pid = s->host_pid,
                                                .flags = s->flags,
-                                               .bytes = bytes};
+                                               .bytes = use_of(self, i, dev)};
         n++;
     }
     return n;

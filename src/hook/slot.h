@@ -28,8 +28,8 @@ struct gs_slot_use {
     uint32_t flags;    /**< GS_SLOT_* */
     uint64_t bytes;    /**< held + extra + shares that are charged to it */
 };
-/** The slice's live processes that use `dev`, ascending slot. Returns how many there are, of which
- * at most `max` were stored. */
+/** The slice's live processes with their use of `dev`, which may be 0, ascending slot. Returns how
+ * many there are, of which at most `max` were stored. */
 uint32_t gs_slot_list(uint32_t dev, struct gs_slot_use *ret_uses, uint32_t max);
 
 /** Set GS_SLOT_* flags of our own slot. */

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "hook/engine.h"
+#include "hook/attach.h"
 #include "hook/gate.h"
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/device.h"
@@ -48,6 +48,13 @@ uint32_t gs_nvml_device(nvmlDevice_t device)
     return dev;
 }
 
+bool gs_nvml_is_foreign(nvmlDevice_t device, uint32_t *ret_dev)
+{
+    *ret_dev = gs_nvml_device(device);
+    return *ret_dev == GS_DEVICE_NONE &&
+           (gs_attach_n_devices() != 0 || gs_gate_limit(GS_DEVICE_NONE) != 0);
+}
+
 /* Replace what the card says by what the slice has. */
 static void limit_answer(uint32_t dev, unsigned long long *total, unsigned long long *free,
                          unsigned long long *used)
@@ -71,10 +78,7 @@ nvmlReturn_t gs_nv_nvml_memory_info(gs_fn_nvmlDeviceGetMemoryInfo *real, nvmlDev
     nvmlReturn_t result = real(device, memory);
     uint32_t dev;
 
-    if (result != NVML_SUCCESS || memory == NULL)
-        return result;
-    dev = gs_nvml_device(device);
-    if (dev != GS_DEVICE_NONE || gs_engine.closed != 0)
+    if (result == NVML_SUCCESS && memory != NULL && !gs_nvml_is_foreign(device, &dev))
         limit_answer(dev, &memory->total, &memory->free, &memory->used);
     return result;
 }
@@ -85,10 +89,7 @@ nvmlReturn_t gs_nv_nvml_memory_info_v2(gs_fn_nvmlDeviceGetMemoryInfo_v2 *real, n
     nvmlReturn_t result = real(device, memory); /* it checks the version */
     uint32_t dev;
 
-    if (result != NVML_SUCCESS || memory == NULL)
-        return result;
-    dev = gs_nvml_device(device);
-    if (dev != GS_DEVICE_NONE || gs_engine.closed != 0) {
+    if (result == NVML_SUCCESS && memory != NULL && !gs_nvml_is_foreign(device, &dev)) {
         limit_answer(dev, &memory->total, &memory->free, &memory->used);
         memory->reserved = 0;
     }

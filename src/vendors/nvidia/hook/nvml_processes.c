@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include "contract/ledger.h"
-#include "hook/engine.h"
 #include "hook/slot.h"
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/device.h"
@@ -161,13 +160,6 @@ static nvmlReturn_t list_ours(uint32_t dev, ask_fn *ask, void *arg, size_t strid
     return result;
 }
 
-/* True for cards that are not in the grant: they keep their true answers. */
-static bool is_foreign(nvmlDevice_t device, uint32_t *ret_dev)
-{
-    *ret_dev = gs_nvml_device(device);
-    return *ret_dev == GS_DEVICE_NONE && gs_engine.closed == 0;
-}
-
 struct ask_v1 {
     gs_fn_nvmlDeviceGetComputeRunningProcesses *real;
     nvmlDevice_t device;
@@ -187,7 +179,7 @@ nvmlReturn_t gs_nv_nvml_processes_v1(gs_fn_nvmlDeviceGetComputeRunningProcesses 
     struct ask_v1 a = {real, device};
     uint32_t dev;
 
-    if (infoCount == NULL || (infos == NULL && *infoCount != 0) || is_foreign(device, &dev))
+    if (infoCount == NULL || (infos == NULL && *infoCount != 0) || gs_nvml_is_foreign(device, &dev))
         return real(device, infoCount, infos);
     return list_ours(dev, ask_v1, &a, sizeof(*infos), infoCount, infos);
 }
@@ -211,7 +203,7 @@ nvmlReturn_t gs_nv_nvml_processes_v2(gs_fn_nvmlDeviceGetComputeRunningProcesses_
     struct ask_v2 a = {real, device};
     uint32_t dev;
 
-    if (infoCount == NULL || (infos == NULL && *infoCount != 0) || is_foreign(device, &dev))
+    if (infoCount == NULL || (infos == NULL && *infoCount != 0) || gs_nvml_is_foreign(device, &dev))
         return real(device, infoCount, infos);
     return list_ours(dev, ask_v2, &a, sizeof(*infos), infoCount, infos);
 }
@@ -235,7 +227,7 @@ nvmlReturn_t gs_nv_nvml_processes_v3(gs_fn_nvmlDeviceGetComputeRunningProcesses_
     struct ask_v3 a = {real, device};
     uint32_t dev;
 
-    if (infoCount == NULL || (infos == NULL && *infoCount != 0) || is_foreign(device, &dev))
+    if (infoCount == NULL || (infos == NULL && *infoCount != 0) || gs_nvml_is_foreign(device, &dev))
         return real(device, infoCount, infos);
     return list_ours(dev, ask_v3, &a, sizeof(*infos), infoCount, infos);
 }
@@ -269,7 +261,8 @@ nvmlReturn_t gs_nv_nvml_process_detail(gs_fn_nvmlDeviceGetRunningProcessDetailLi
 
     /* A version that we do not know is left to a driver that may: it refuses, as of today. */
     if (plist == NULL || plist->version != DETAIL_V1 ||
-        (plist->procArray == NULL && plist->numProcArrayEntries != 0) || is_foreign(device, &dev))
+        (plist->procArray == NULL && plist->numProcArrayEntries != 0) ||
+        gs_nvml_is_foreign(device, &dev))
         return real(device, plist);
     a.mode = plist->mode;
     return list_ours(dev, ask_detail, &a, sizeof(*plist->procArray), &plist->numProcArrayEntries,
@@ -314,7 +307,7 @@ nvmlReturn_t gs_nv_nvml_process_utilization(gs_fn_nvmlDeviceGetProcessUtilizatio
     uint32_t dev;
 
     if (result != NVML_SUCCESS || utilization == NULL || processSamplesCount == NULL ||
-        is_foreign(device, &dev))
+        gs_nvml_is_foreign(device, &dev))
         return result;
     return keep_samples(dev, (char *)utilization, sizeof(*utilization),
                         offsetof(nvmlProcessUtilizationSample_t, pid), processSamplesCount);
@@ -329,7 +322,7 @@ nvmlReturn_t gs_nv_nvml_processes_utilization(gs_fn_nvmlDeviceGetProcessesUtiliz
 
     if (result != NVML_SUCCESS || procesesUtilInfo == NULL ||
         procesesUtilInfo->version != PROCUTIL_V1 || procesesUtilInfo->procUtilArray == NULL ||
-        is_foreign(device, &dev))
+        gs_nvml_is_foreign(device, &dev))
         return result;
     return keep_samples(
         dev, (char *)procesesUtilInfo->procUtilArray, sizeof(*procesesUtilInfo->procUtilArray),
