@@ -278,6 +278,16 @@ int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const c
     return reserve_slow(self, dev, bytes, charge, what);
 }
 
+int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge)
+{
+    struct gs_attach_state *self = &gs_attach_self;
+    uint64_t seen;
+
+    if (GS_UNLIKELY(dev >= self->n_devices))
+        return self->state == GS_ATTACH_OPEN ? 0 : -ENODEV;
+    return reserve(self, dev, bytes, charge, &seen) == 0 ? 0 : -ENOMEM;
+}
+
 void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 {
     struct gs_attach_state *self = &gs_attach_self;

@@ -168,6 +168,8 @@ const struct gs_device *gs_device_by_ordinal(CUdevice ordinal)
     if (cuda->cuDeviceTotalMem_v2 != NULL &&
         cuda->cuDeviceTotalMem_v2(&physical, ordinal) == CUDA_SUCCESS)
         device.physical_bytes = physical;
+    if (device.physical_bytes != 0)
+        gs_gate_set_physical_bytes(device.ledger, device.physical_bytes);
 
     ordinals[ordinal].device = device;
     /* pairs with the acquires above */

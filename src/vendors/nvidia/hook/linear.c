@@ -132,25 +132,27 @@ static CUresult commit(const struct request *request, const struct gs_device_her
     return CUDA_SUCCESS;
 }
 
-/* Reserve, call, commit. *ret_refused: the gate's answer; not 0: the driver was not asked. */
-static CUresult allocate_reserved(const struct request *request, const struct gs_device_here *here,
-                                  int *ret_refused)
+/* `reserved` bytes are booked: call, commit. */
+static CUresult call_reserved(const struct request *request, const struct gs_device_here *here,
+                              uint64_t reserved)
 {
-    uint32_t dev = here->device->ledger;
-    uint64_t reserved = gs_device_round(here->device, request->most);
     uint64_t ptr = 0;
     uint64_t bytes = 0;
-    CUresult result;
+    CUresult result = request->call(request, &ptr, &bytes);
 
-    *ret_refused = gs_pool_reserve(dev, reserved, GS_CHARGE_HELD, request->what);
-    if (*ret_refused != 0)
-        return gs_device_result(*ret_refused);
-    result = request->call(request, &ptr, &bytes);
     if (result != CUDA_SUCCESS) {
-        gs_gate_release(dev, reserved, GS_CHARGE_HELD);
+        gs_gate_release(here->device->ledger, reserved, GS_CHARGE_HELD);
         return result;
     }
     return commit(request, here, ptr, bytes, reserved);
+}
+
+static CUresult reserve_and_call(const struct request *request, const struct gs_device_here *here)
+{
+    uint64_t reserved = gs_device_round(here->device, request->most);
+    int rc = gs_pool_reserve(here->device->ledger, reserved, GS_CHARGE_HELD, request->what);
+
+    return rc != 0 ? gs_device_result(rc) : call_reserved(request, here, reserved);
 }
 
 /* No room for a fresh block, but for this piece in one we have: ask the driver without reserving.
@@ -172,38 +174,28 @@ static CUresult allocate_in_hole(const struct request *request, const struct gs_
     return commit(request, here, ptr, bytes, 0); /* reserves what is new, or frees */
 }
 
-/* Would a fresh block fit, as far as one look tells? */
-static bool is_tight(const struct gs_device *device)
-{
-    uint64_t limit = gs_gate_limit(device->ledger);
-    uint64_t used;
-
-    if (limit == UINT64_MAX)
-        return false;
-    used = gs_gate_used(device->ledger);
-    return used > limit || limit - used < device->granularity;
-}
-
+/* Side by side with others while a fresh block fits; alone and with more effort where it does not.
+ */
 static CUresult allocate_piece(const struct request *request, const struct gs_device_here *here)
 {
     uint32_t dev = here->device->ledger;
+    uint64_t reserved = gs_device_round(here->device, request->most);
     struct gs_block_owner owner = owner_of(here, request->family);
-    bool predictable = request->family == FAMILY_PLAIN;
     CUresult result;
-    int refused = 0;
 
-    if (!predictable || !is_tight(here->device)) {
-        gs_block_enter(dev);
-        result = allocate_reserved(request, here, &refused);
+    gs_block_enter(dev);
+    if (GS_LIKELY(gs_gate_try(dev, reserved, GS_CHARGE_HELD) == 0)) {
+        result = call_reserved(request, here, reserved);
         gs_block_leave(dev);
-        if (refused != -ENOMEM || !predictable)
-            return result;
+        return result;
     }
+    gs_block_leave(dev);
+
     gs_block_enter_alone(dev);
-    if (gs_block_has_hole(&owner, request->most))
+    if (request->family == FAMILY_PLAIN && gs_block_has_hole(&owner, request->most))
         result = allocate_in_hole(request, here);
     else
-        result = allocate_reserved(request, here, &refused);
+        result = reserve_and_call(request, here);
     gs_block_leave_alone(dev);
     return result;
 }
@@ -213,14 +205,13 @@ static CUresult allocate(const struct request *request)
     struct gs_device_here here;
     uint64_t ptr;
     uint64_t bytes;
-    int refused;
 
     /* A size of zero, or no context: the driver has an error of its own for it. */
     if (request->least == 0 || gs_device_current(&here) < 0)
         return request->call(request, &ptr, &bytes);
     if (is_piece(here.device, request->least))
         return allocate_piece(request, &here);
-    return allocate_reserved(request, &here, &refused);
+    return reserve_and_call(request, &here);
 }
 
 /* ---- rows ---- */
