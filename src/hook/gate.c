@@ -22,12 +22,16 @@
 /* How often a query looks for dead processes whose bytes it would count. */
 #define QUERY_REAP_MS 200u
 
+/* No honest word of a ledger is as large (2 PiB), and no sum of smaller ones overflows. */
+#define ABSURD_BYTES (UINT64_C(1) << 51)
+
 /** What a pass over all announcements and sums of a device found. */
 struct tally {
-    uint64_t sum;
-    bool other; /**< another slot has announced */
-    bool lower; /**< ... one below ours */
-    bool moved; /**< bytes were moving into or out of a share: they may be counted twice */
+    uint64_t sum;  /**< UINT64_MAX where a word is absurd */
+    uint64_t bits; /**< of all words, or-ed: cheaper than a check of each addition */
+    bool other;    /**< another slot has announced */
+    bool lower;    /**< ... one below ours */
+    bool moved;    /**< bytes were moving into or out of a share: they may be counted twice */
 };
 
 static uint64_t clamp(uint64_t n, uint64_t max)
@@ -46,10 +50,11 @@ static void add_slots(const struct gs_attach_state *self, uint32_t dev, struct t
 
     for (uint32_t i = 0; i < n; i++) {
         uint64_t pending = gs_atomic_load(&d->pending[i], __ATOMIC_SEQ_CST);
+        uint64_t held = gs_atomic_load(&d->held[i], __ATOMIC_SEQ_CST);
+        uint64_t extra = gs_atomic_load(&d->extra[i], __ATOMIC_SEQ_CST);
 
-        tally->sum = gs_size_add(tally->sum, pending);
-        tally->sum = gs_size_add(tally->sum, gs_atomic_load(&d->held[i], __ATOMIC_SEQ_CST));
-        tally->sum = gs_size_add(tally->sum, gs_atomic_load(&d->extra[i], __ATOMIC_SEQ_CST));
+        tally->sum += pending + held + extra;
+        tally->bits |= pending | held | extra;
         if (pending != 0 && i != self->slot) {
             tally->other = true;
             if (i < self->slot)
@@ -64,8 +69,24 @@ static void add_shares(const struct gs_attach_state *self, uint32_t dev, struct 
     uint64_t n =
         clamp(gs_atomic_load(&self->ledger->share_high, __ATOMIC_SEQ_CST), GS_LEDGER_SHARES);
 
-    for (uint32_t i = 0; i < n; i++)
-        tally->sum = gs_size_add(tally->sum, gs_atomic_load(&d->share_bytes[i], __ATOMIC_SEQ_CST));
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bytes = gs_atomic_load(&d->share_bytes[i], __ATOMIC_SEQ_CST);
+
+        tally->sum += bytes;
+        tally->bits |= bytes;
+    }
+}
+
+/** Announced, held, extra and shared bytes of the device. */
+static struct tally add_all(const struct gs_attach_state *self, uint32_t dev)
+{
+    struct tally tally = {0, 0, false, false, false};
+
+    add_slots(self, dev, &tally);
+    add_shares(self, dev, &tally);
+    if (GS_UNLIKELY(tally.bits >= ABSURD_BYTES))
+        tally.sum = UINT64_MAX;
+    return tally;
 }
 
 /** A share whose bytes are on the move now. */
@@ -85,11 +106,9 @@ static bool is_share_moving(const struct gs_attach_state *self)
 
 static struct tally count(const struct gs_attach_state *self, uint32_t dev)
 {
-    struct tally tally = {0, false, false, false};
     uint64_t moves = gs_atomic_load(&self->ledger->share_moves, __ATOMIC_SEQ_CST);
+    struct tally tally = add_all(self, dev);
 
-    add_slots(self, dev, &tally);
-    add_shares(self, dev, &tally);
     if (GS_UNLIKELY(tally.sum > self->limit_bytes[dev])) {
         /* states first: a move that has ended by then has also raised share_moves */
         tally.moved = is_share_moving(self);
@@ -339,20 +358,15 @@ static bool is_query_reap_due(struct gs_attach_state *self)
 uint64_t gs_gate_used(uint32_t dev)
 {
     struct gs_attach_state *self = &gs_attach_self;
-    struct tally tally = {0, false, false, false};
-    uint64_t own;
+    uint64_t own, used;
 
     if (GS_UNLIKELY(dev >= self->n_devices))
         return 0;
     own = gs_gate_own(dev, GS_CHARGE_HELD) + gs_gate_own(dev, GS_CHARGE_EXTRA);
-    add_slots(self, dev, &tally);
-    add_shares(self, dev, &tally);
-    if (tally.sum > own && is_query_reap_due(self) && gs_slot_reap().reaped > 0) {
-        tally.sum = 0;
-        add_slots(self, dev, &tally);
-        add_shares(self, dev, &tally);
-    }
-    return tally.sum;
+    used = add_all(self, dev).sum;
+    if (used > own && is_query_reap_due(self) && gs_slot_reap().reaped > 0)
+        used = add_all(self, dev).sum;
+    return used;
 }
 
 uint64_t gs_gate_own(uint32_t dev, enum gs_charge charge)

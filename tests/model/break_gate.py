@@ -5,17 +5,13 @@ usage: break_gate.py FAULT gate.c broken.c
 
 import sys
 
-PENDING = """        uint64_t pending = gs_atomic_load(&d->pending[i], __ATOMIC_SEQ_CST);
-
-"""
-HELD = """        tally->sum = gs_size_add(tally->sum, gs_atomic_load(&d->held[i], __ATOMIC_SEQ_CST));
-"""
+PENDING = "        uint64_t pending = gs_atomic_load(&d->pending[i], __ATOMIC_SEQ_CST);\n"
+HELD = "        uint64_t held = gs_atomic_load(&d->held[i], __ATOMIC_SEQ_CST);\n"
 
 FAULTS = {
     # a reservation can move from pending to held between the two reads
     "held-first": [
-        (PENDING, "        uint64_t held = gs_atomic_load(&d->held[i], __ATOMIC_SEQ_CST);\n" + PENDING),
-        (HELD, "        tally->sum = gs_size_add(tally->sum, held);\n"),
+        (PENDING + HELD, HELD + PENDING),
     ],
     # the bytes are nowhere for a moment
     "withdraw-first": [
@@ -28,7 +24,7 @@ FAULTS = {
     ],
     # the count does not see others' announcements
     "no-pending": [
-        ("        tally->sum = gs_size_add(tally->sum, pending);\n", ""),
+        ("tally->sum += pending + held + extra;", "tally->sum += held + extra;"),
     ],
 }
 

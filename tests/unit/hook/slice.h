@@ -25,8 +25,8 @@ const char *slice_ledger(void);
 void slice_teardown(void);
 /** Attach; fails the test where that does not succeed. */
 void slice_attach(void);
-/** Run `fn` in a forked process of the same slice, attached anew, and wait for it. Returns its answer
- *  (0..100); the process dies without cleaning up. */
+/** Run `fn` in a forked process of the same slice, attached anew, and wait for it. Returns its
+ * answer (0..100); the process dies without cleaning up. */
 int slice_in_other(int (*fn)(void *arg), void *arg);
 /** As above but it stays alive; slice_end() kills it. */
 int slice_start_other(int (*fn)(void *arg), void *arg);
