@@ -1,0 +1,782 @@
+/* What a card is: identity, and values that never change or follow from how busy it is. */
+#include <stdio.h>
+#include <string.h>
+
+#include "vendors/nvidia/abi/cuda_types.h"
+#include "vendors/nvidia/sim/device.h"
+#include "vendors/nvidia/sim/nvml.h"
+
+/* Power and heat follow the load: idle 50 W and 32 C, busy 400 W and 70 C. Milliwatts, degrees. */
+static unsigned int power_mw(uint32_t card)
+{
+    return 50000 + 3500 * gs_clock_util_pct(&gs_sim_state->card[card].clock);
+}
+
+static unsigned int heat(uint32_t card)
+{
+    return 32 + gs_clock_util_pct(&gs_sim_state->card[card].clock) * 38 / 100;
+}
+
+static unsigned int clock_mhz(uint32_t card, unsigned int type)
+{
+    int khz =
+        gs_device_attribute(card, type == NVML_CLOCK_MEM ? CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE
+                                                         : CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    return (unsigned int)khz / 1000;
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    return gs_nvml_text(name, length, gs_sim_state->card[card].name);
+}
+
+nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned int length)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    return gs_nvml_text(version, length, "92.00.45.00.06");
+}
+
+nvmlReturn_t nvmlDeviceGetInforomImageVersion(nvmlDevice_t device, char *version,
+                                              unsigned int length)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    return gs_nvml_text(version, length, "G500.0200.00.05");
+}
+
+nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *partNumber,
+                                          unsigned int length)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    return gs_nvml_text(partNumber, length, "900-21001-0020-100");
+}
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    char text[48];
+    gs_device_uuid_text(gs_sim_state->card[card].uuid, text, sizeof(text));
+    return gs_nvml_text(uuid, length, text);
+}
+
+nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    char text[32];
+    (void)snprintf(text, sizeof(text), "16000%08u", card + 1);
+    return gs_nvml_text(serial, length, text);
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    if (!pci)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *pci = (nvmlPciInfo_t){.bus = gs_device_bus(card)};
+    pci->pciDeviceId =
+        (unsigned int)gs_device_attribute(card, CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID);
+    pci->pciSubSystemId =
+        (unsigned int)gs_device_attribute(card, CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID);
+    (void)snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "0000:%02X:00.0", pci->bus & 0xff);
+    (void)snprintf(pci->busId, sizeof(pci->busId), "00000000:%02X:00.0", pci->bus & 0xff);
+    return NVML_SUCCESS;
+}
+
+/* The two older forms are shorter: write no more than they hold. */
+nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
+{
+    GS_SIM_ENTRY;
+    nvmlPciInfo_t full;
+    nvmlReturn_t r = pci ? nvmlDeviceGetPciInfo_v3(device, &full) : NVML_ERROR_INVALID_ARGUMENT;
+    if (r)
+        return r;
+    *pci = (nvmlPciInfo_v2_t){.domain = full.domain,
+                              .bus = full.bus,
+                              .device = full.device,
+                              .pciDeviceId = full.pciDeviceId,
+                              .pciSubSystemId = full.pciSubSystemId};
+    memcpy(pci->busId, full.busIdLegacy, sizeof(pci->busId));
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v1_t *pci)
+{
+    GS_SIM_ENTRY;
+    nvmlPciInfo_t full;
+    nvmlReturn_t r = pci ? nvmlDeviceGetPciInfo_v3(device, &full) : NVML_ERROR_INVALID_ARGUMENT;
+    if (r)
+        return r;
+    *pci = (nvmlPciInfo_v1_t){.domain = full.domain,
+                              .bus = full.bus,
+                              .device = full.device,
+                              .pciDeviceId = full.pciDeviceId};
+    memcpy(pci->busId, full.busIdLegacy, sizeof(pci->busId));
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!index)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *index = card;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNumber)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!minorNumber)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *minorNumber = card;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int *boardId)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!boardId)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *boardId = 0x100 * gs_device_bus(card);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multiGpuBool)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!multiGpuBool)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *multiGpuBool = 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned int *currLinkGen)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!currLinkGen)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *currLinkGen = 4;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *maxLinkGen)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!maxLinkGen)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *maxLinkGen = 4;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned int *currLinkWidth)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!currLinkWidth)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *currLinkWidth = 16;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *maxLinkWidth)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!maxLinkWidth)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *maxLinkWidth = 16;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *busWidth)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!busWidth)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *busWidth =
+        (unsigned int)gs_device_attribute(card, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int *numFans)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!numFans)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *numFans = 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *numCores)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!numCores)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *numCores =
+        64 * (unsigned int)gs_device_attribute(card, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!power)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *power = power_mw(card);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int *limit)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!limit)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *limit = 400000;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device,
+                                                      unsigned int *defaultLimit)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!defaultLimit)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *defaultLimit = 400000;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *limit)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!limit)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *limit = 400000;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *isMigDevice)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!isMigDevice)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *isMigDevice = 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *count = 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, nvmlEnableState_t *mode)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!mode)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *mode = NVML_FEATURE_DISABLED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, nvmlEnableState_t *isActive)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!isActive)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *isActive = NVML_FEATURE_DISABLED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableState_t *display)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!display)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *display = NVML_FEATURE_DISABLED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t *mode)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!mode)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *mode = NVML_FEATURE_ENABLED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, nvmlEnableState_t *mode)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!mode)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *mode = NVML_FEATURE_ENABLED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device,
+                                                    nvmlEnableState_t *isPending)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!isPending)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *isPending = NVML_FEATURE_DISABLED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!mode)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *mode = NVML_COMPUTEMODE_DEFAULT;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t *pState)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!pState)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *pState = NVML_PSTATE_0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, nvmlPstates_t *pState)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!pState)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *pState = NVML_PSTATE_0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device,
+                                             nvmlGpuVirtualizationMode_t *pVirtualMode)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!pVirtualMode)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *pVirtualMode = NVML_GPU_VIRTUALIZATION_MODE_NONE;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, nvmlBrandType_t *type)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!type)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *type = NVML_BRAND_NVIDIA;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t *arch)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!arch)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *arch = gs_device_attribute(card, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9 ? 9 : 7;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device,
+                                                    unsigned long long *clocksEventReasons)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!clocksEventReasons)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *clocksEventReasons = 1;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device,
+                                                       unsigned long long *clocksThrottleReasons)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!clocksThrottleReasons)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *clocksThrottleReasons = 1;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *eventTypes)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!eventTypes)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *eventTypes = 0x1f;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *speed)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)speed;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int *speed)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)fan;
+    (void)speed;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode,
+                                  unsigned int *pendingMode)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)currentMode;
+    (void)pendingMode;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
+                                                 nvmlDevice_t *migDevice)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)index;
+    (void)migDevice;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)attributes;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t device, nvmlDriverModel_t *current,
+                                      nvmlDriverModel_t *pending)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)current;
+    (void)pending;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, nvmlDriverModel_t *current,
+                                         nvmlDriverModel_t *pending)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)current;
+    (void)pending;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
+                                      nvmlEnableState_t *isActive)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)link;
+    (void)isActive;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    if (!major || !minor)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *major = gs_device_attribute(card, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    *minor = gs_device_attribute(card, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensorType,
+                                      unsigned int *temp)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    if (!temp || sensorType != NVML_TEMPERATURE_GPU)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *temp = heat(card);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *temperature)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    if (!temperature || temperature->sensorType != NVML_TEMPERATURE_GPU)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    temperature->temperature = (int)heat(card);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device,
+                                               nvmlTemperatureThresholds_t thresholdType,
+                                               unsigned int *temp)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!temp)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (thresholdType == NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)
+        *temp = 92;
+    else if (thresholdType == NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
+        *temp = 89;
+    else
+        return NVML_ERROR_NOT_SUPPORTED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    if (!clock || (unsigned int)type >= NVML_CLOCK_COUNT)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *clock = clock_mhz(card, type);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type,
+                                       unsigned int *clock)
+{
+    GS_SIM_ENTRY;
+    return nvmlDeviceGetClockInfo(device, type, clock);
+}
+
+nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, nvmlClockType_t clockType,
+                                            unsigned int *clockMHz)
+{
+    GS_SIM_ENTRY;
+    return nvmlDeviceGetClockInfo(device, clockType, clockMHz);
+}
+
+nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType,
+                                nvmlClockId_t clockId, unsigned int *clockMHz)
+{
+    GS_SIM_ENTRY;
+    (void)clockId;
+    return nvmlDeviceGetClockInfo(device, clockType, clockMHz);
+}
+
+nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current,
+                                  nvmlEnableState_t *pending)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!current || !pending)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *current = *pending = NVML_FEATURE_ENABLED;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t errorType,
+                                         nvmlEccCounterType_t counterType,
+                                         unsigned long long *eccCounts)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)errorType;
+    (void)counterType;
+    if (!eccCounts)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *eccCounts = 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrRows,
+                                       unsigned int *uncRows, unsigned int *isPending,
+                                       unsigned int *failureOccurred)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!corrRows || !uncRows || !isPending || !failureOccurred)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *corrRows = *uncRows = *isPending = *failureOccurred = 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device,
+                                                          unsigned int *minLimit,
+                                                          unsigned int *maxLimit)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!minLimit || !maxLimit)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *minLimit = 100000;
+    *maxLimit = 400000;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    if (!energy)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    struct gs_clock *c = &gs_sim_state->card[card].clock;
+    gs_clock_advance(c);
+    /* Millijoules: 50 W always, 350 W more while busy. */
+    *energy = gs_clock_now() / 20000 + c->busy_ns / 1000 * 350 / 1000;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, nvmlPcieUtilCounter_t counter,
+                                         unsigned int *value)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    if (!value || (unsigned int)counter >= NVML_PCIE_UTIL_COUNT)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *value = 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t device)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t fill_set(unsigned int n, unsigned long *set)
+{
+    if (!set || !n)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    memset(set, 0, n * sizeof(*set));
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuSetSize,
+                                      unsigned long *cpuSet)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    nvmlReturn_t r = fill_set(cpuSetSize, cpuSet);
+    if (!r)
+        cpuSet[0] = ~0ul;
+    return r;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize,
+                                         unsigned long *nodeSet, nvmlAffinityScope_t scope)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    (void)card;
+    (void)scope;
+    nvmlReturn_t r = fill_set(nodeSetSize, nodeSet);
+    if (!r)
+        nodeSet[0] = 1;
+    return r;
+}
+
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2,
+                                                 nvmlGpuTopologyLevel_t *pathInfo)
+{
+    GS_NVML_ENTER_CARD(a, device1);
+    GS_NVML_ENTER_CARD(b, device2);
+    if (!pathInfo)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *pathInfo = a == b ? NVML_TOPOLOGY_INTERNAL : NVML_TOPOLOGY_NODE;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
+                                    nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
+{
+    GS_NVML_ENTER_CARD(a, device1);
+    GS_NVML_ENTER_CARD(b, device2);
+    (void)a;
+    (void)b;
+    if (!p2pStatus)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *p2pStatus =
+        p2pIndex == NVML_P2P_CAPS_INDEX_NVLINK ? NVML_P2P_STATUS_NOT_SUPPORTED : NVML_P2P_STATUS_OK;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2, int *onSameBoard)
+{
+    GS_NVML_ENTER_CARD(a, device1);
+    GS_NVML_ENTER_CARD(b, device2);
+    if (!onSameBoard)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *onSameBoard = a == b;
+    return NVML_SUCCESS;
+}
+
+/* Fields of nvml.h (NVML_FI_DEV_*) that have an answer here. */
+static nvmlReturn_t field(uint32_t card, nvmlFieldValue_t *v)
+{
+    v->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+    switch (v->fieldId) {
+    case 1: /* ECC_CURRENT */
+    case 2: /* ECC_PENDING */
+        v->value.uiVal = 1;
+        return NVML_SUCCESS;
+    case 82: /* MEMORY_TEMP */
+        v->value.uiVal = heat(card);
+        return NVML_SUCCESS;
+    case 83: /* TOTAL_ENERGY_CONSUMPTION */
+        v->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+        return nvmlDeviceGetTotalEnergyConsumption(gs_nvml_handle(card), &v->value.ullVal);
+    case 185: /* POWER_AVERAGE */
+    case 186: /* POWER_INSTANT */
+        v->value.uiVal = power_mw(card);
+        return NVML_SUCCESS;
+    default:
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+}
+
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
+                                      nvmlFieldValue_t *values)
+{
+    GS_NVML_ENTER_CARD(card, device);
+    if (!values || valuesCount < 1)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < valuesCount; i++) {
+        values[i].timestamp = (long long)(gs_clock_now() / 1000);
+        values[i].latencyUsec = 0;
+        values[i].nvmlReturn = field(card, &values[i]);
+    }
+    return NVML_SUCCESS;
+}
