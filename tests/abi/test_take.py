@@ -10,6 +10,8 @@ import pytest
 LIMIT = 64 << 20
 TAKE = 512 << 20
 OUT_OF_MEMORY = "2"
+# Charged when asked for, although a card gives it away later (when a kernel that allocates is loaded).
+PROMISES = {"cuCtxSetLimit"}
 HEADERS = ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
 
 
@@ -102,7 +104,7 @@ def test_refused_beyond_the_limit(symbol, kind, take, make_sim):
     assert done.returncode == 0 and calls, done.stdout + done.stderr
     assert f"{symbol}*" in [name for name, _ in calls]
     assert all(result == "0" for _, result in calls), f"on the bare card: {calls}"
-    assert used >= TAKE, f"the attempt takes only {used} bytes of the bare card"
+    assert used >= TAKE or symbol in PROMISES, f"the attempt takes only {used} bytes of the bare card"
 
     sim = make_sim(**config)
     done = sim.run(take, symbol, env=sim.hook_env("64Mi"))
