@@ -422,11 +422,54 @@ static const struct attempt {
     {"cuVDPAUCtxCreate_v2", take_vdpau, 1},
 };
 
+/* ---- exceptions that a limit must not refuse: 512 MiB of what is not device memory ---- */
+
+static void free_reserve(void)
+{
+    TRY(cuMemAddressReserve, &pointer, TAKE, 0, 0, 0);
+}
+
+static void free_host(void)
+{
+    void *host;
+    if (!strcmp(trial, "cuMemAllocHost_v2"))
+        TRY(cuMemAllocHost_v2, &host, TAKE);
+    else
+        TRY(cuMemHostAlloc, &host, TAKE, CU_MEMHOSTALLOC_DEVICEMAP);
+}
+
+static void free_register(void)
+{
+    void *host = aligned_alloc(4096, TAKE);
+    TRY(cuMemHostRegister_v2, host, TAKE, 0);
+}
+
+static void free_objects(void)
+{
+    CUstream s;
+    CUevent e;
+    CUgraph g;
+    for (int i = 0; i < 100; i++) {
+        TRY(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+        TRY(cuEventCreate, &e, 0);
+        TRY(cuGraphCreate, &g, 0);
+    }
+}
+
+static const struct attempt harmless[] = {
+    {"cuMemAddressReserve", free_reserve, 0}, {"cuMemAllocHost_v2", free_host, 0},
+    {"cuMemHostAlloc", free_host, 0},         {"cuMemHostRegister_v2", free_register, 0},
+    {"cuStreamCreate", free_objects, 0},
+};
+
 static const struct attempt *attempt_of(const char *symbol)
 {
     for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++)
         if (!strcmp(attempts[i].symbol, symbol))
             return &attempts[i];
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        if (!strcmp(harmless[i].symbol, symbol))
+            return &harmless[i];
     return NULL;
 }
 
