@@ -69,6 +69,28 @@ static void a_cubin(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+/* Sizes by hand from the PTX text. */
+static void ptx_variables(void **state)
+{
+    (void)state;
+    assert_int_equal(size_of(".version 7.0\n.visible .global .align 16 .b8 big[536870912];\n"),
+                     512 * MIB);
+    assert_int_equal(
+        size_of(
+            "// made by hand\n.version 8.0\n.target sm_90\n.address_size 64\n"
+            ".global .v4 .f32 a[10], b; .const .align 8 .f64 c[2][3] = {{1, 2, 3}, {4, 5, 6}};\n"
+            ".extern .global .b64 elsewhere[1000];\n.extern .shared .b8 dynamic[];\n"
+            ".visible .entry k(.param .u64 .ptr .global .align 8 p)\n"
+            "{ .reg .b32 %r<9>; .local .b8 frame[4096]; ld.global.u32 %r1, [p]; ret; }\n"
+            "/* .global .b8 no[77]; */ .weak .global .u16 last[0x10];"),
+        16 * 10 + 16 + 8 * 6 + 2 * 16);
+    assert_int_equal(size_of(".version 7.0\n.global .b64 huge[0xffffffffffffffff];"), UINT64_MAX);
+    assert_int_equal(size_of(".version 7.0\n.global .b8 cut["), 1);
+    assert_int_equal(size_of(".version 7.0\n.file 1 \"quote"), 0);
+    assert_int_equal(size_of(".global .b8 without_version[100];"), 0);
+    assert_int_equal(size_of("no code at all"), 0);
+}
+
 /* Images that lie; the last page before one that cannot be read. */
 static void hostile_images(void **state)
 {
@@ -267,6 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cubin),
+        cmocka_unit_test(ptx_variables),
         cmocka_unit_test(hostile_images),
         cmocka_unit_test(a_fat_binary),
         cmocka_unit_test_setup(a_module_is_refused_before_it_is_loaded, fake_setup),

@@ -6,11 +6,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "vendors/nvidia/hook/ptx.h"
+
 /* Fat binary: a wrapper that points to a container, a header and entries one after the other.
  * Source: fatbinary_section.h of the CUDA toolkit (wrapper); the container's layout as the
  * toolkit's `cuobjdump` lists it: kind, header size, payload size. */
 #define WRAPPER_MAGIC   0x466243b1u
 #define CONTAINER_MAGIC 0xba55ed50u
+
+#define ENTRY_PTX 1u
 
 #define MAX_SECTIONS 65536u
 #define MAX_ENTRIES  256u
@@ -134,7 +138,8 @@ static uint64_t container_bytes(const struct gs_cubin_source *source)
         if (source->read(source, at, &entry, sizeof(entry)) < 0 ||
             entry.header_bytes < sizeof(entry))
             break;
-        bytes = elf_bytes(source, add(at, entry.header_bytes));
+        bytes = entry.kind == ENTRY_PTX ? gs_ptx_bytes(source, add(at, entry.header_bytes))
+                                        : elf_bytes(source, add(at, entry.header_bytes));
         if (bytes != 0 && (least == 0 || bytes < least))
             least = bytes;
         at = add(at, add(entry.header_bytes, entry.payload_bytes));
@@ -152,7 +157,8 @@ uint64_t gs_cubin_bytes(const struct gs_cubin_source *source)
     if (magic == CONTAINER_MAGIC)
         return container_bytes(source);
     if (magic != WRAPPER_MAGIC)
-        return elf_bytes(source, 0);
+        return memcmp(&magic, ELFMAG, SELFMAG) == 0 ? elf_bytes(source, 0)
+                                                    : gs_ptx_bytes(source, 0);
     /* the pointer in a wrapper means something in memory only */
     if (source->read != read_memory || source->read(source, 0, &wrapper, sizeof(wrapper)) < 0)
         return 0;

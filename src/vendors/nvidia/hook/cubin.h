@@ -21,6 +21,6 @@ struct gs_cubin_source gs_cubin_in_memory(const void *image);
 struct gs_cubin_source gs_cubin_in_file(int fd);
 
 /** Bytes that loading the image takes at least: for a cubin its code, constants and global
- * variables; for a fat binary those of its smallest uncompressed cubin. Returns 0 where that cannot
- * be known: PTX, compressed images, anything malformed. */
+ * variables; for PTX its variables; for a fat binary those of its smallest uncompressed member.
+ * Returns 0 where that cannot be known: compressed images, anything malformed. */
 uint64_t gs_cubin_bytes(const struct gs_cubin_source *source);

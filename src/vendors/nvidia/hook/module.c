@@ -82,6 +82,10 @@ static CUresult load(const struct loading *loading, uint64_t image_bytes)
         return result;
     }
     obj.bytes = measured ? lost(here.device, before, reserved) : reserved;
+    /* A library is loaded into a context at its first use there, which may be a launch: what a
+     * large image says it takes stays charged until then. */
+    if (loading->library && obj.bytes < reserved && image_bytes >= here.device->granularity)
+        obj.bytes = reserved;
     if (settle(loading, obj.dev, reserved, obj.bytes) != 0) {
         obj.bytes = reserved;
     } else if (obj.bytes == 0 ||
