@@ -1,0 +1,159 @@
+/* gpuslice-sim: look at and steer a set of simulated cards from outside. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vendors/nvidia/sim/ctl.h"
+#include "vendors/nvidia/sim/device.h"
+#include "vendors/nvidia/sim/process.h"
+
+static void print_text(const char *text)
+{
+    putchar('"');
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        if (*p < 0x20)
+            printf("\\u%04x", *p);
+        else if (*p == '"' || *p == '\\')
+            printf("\\%c", *p);
+        else
+            putchar(*p);
+    }
+    putchar('"');
+}
+
+static void print_cards(const struct gs_sim_state *s)
+{
+    char uuid[48];
+    for (uint32_t i = 0; i < s->n_cards; i++) {
+        const struct gs_sim_card_state *c = &s->card[i];
+        gs_device_uuid_text(c->uuid, uuid, sizeof(uuid));
+        printf("%s{\"index\":%u,\"name\":", i ? "," : "", i);
+        print_text(c->name);
+        printf(",\"uuid\":\"%s\",\"total_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu,"
+               "\"granularity_bytes\":%llu,\"lost\":%s}",
+               uuid, (unsigned long long)c->memory_bytes, (unsigned long long)c->used_bytes,
+               (unsigned long long)c->peak_bytes, (unsigned long long)c->granularity,
+               gs_fault_is_lost(i) ? "true" : "false");
+    }
+}
+
+static void print_groups(const struct gs_sim_state *s)
+{
+    for (uint32_t g = 0; g < s->n_groups; g++) {
+        printf("%s{\"name\":", g ? "," : "");
+        print_text(s->group[g].name);
+        printf(",\"cards\":[");
+        for (uint32_t i = 0; i < s->n_cards; i++)
+            printf("%s{\"index\":%u,\"used_bytes\":%llu,\"peak_bytes\":%llu}", i ? "," : "", i,
+                   (unsigned long long)s->group[g].card[i].used_bytes,
+                   (unsigned long long)s->group[g].card[i].peak_bytes);
+        printf("]}");
+    }
+}
+
+static void print_processes(const struct gs_sim_state *s)
+{
+    const char *comma = "";
+    for (uint32_t p = 0; p < s->proc_top; p++) {
+        const struct gs_sim_proc *proc = &s->proc[p];
+        if (proc->state != 1)
+            continue;
+        char comm[sizeof(proc->comm) + 1] = "";
+        memcpy(comm, proc->comm, sizeof(proc->comm));
+        printf("%s{\"pid\":%d,\"name\":", comma, proc->pid);
+        print_text(comm);
+        printf(",\"group\":");
+        print_text(s->group[proc->group].name);
+        printf(",\"contexts\":%u,\"cards\":[", proc->contexts);
+        const char *inner = "";
+        for (uint32_t i = 0; i < s->n_cards; i++) {
+            if (!proc->used_bytes[i] && !(proc->card_mask >> i & 1))
+                continue;
+            printf("%s{\"index\":%u,\"used_bytes\":%llu}", inner, i,
+                   (unsigned long long)proc->used_bytes[i]);
+            inner = ",";
+        }
+        printf("]}");
+        comma = ",";
+    }
+}
+
+/* The lock is held while printing: one moment of the cards. */
+static int status(int argc, char **argv)
+{
+    if (argc != 1 || strcmp(argv[0], "--json") != 0)
+        return -EINVAL;
+    gs_state_lock();
+    (void)gs_process_reap(GS_SIM_NONE, GS_SIM_NONE, 1);
+    const struct gs_sim_state *s = gs_sim_state;
+    printf("{\"version\":1,\"cards\":[");
+    print_cards(s);
+    printf("],\"groups\":[");
+    print_groups(s);
+    printf("],\"processes\":[");
+    print_processes(s);
+    printf("],\"reaped\":%llu,\"repairs\":%llu}\n", (unsigned long long)s->reaped,
+           (unsigned long long)s->repairs);
+    gs_state_unlock();
+    return fflush(stdout) ? -EIO : 0;
+}
+
+static int reset_peak(int argc, char **argv)
+{
+    (void)argv;
+    if (argc)
+        return -EINVAL;
+    struct gs_sim_state *s = gs_sim_state;
+    gs_state_lock();
+    (void)gs_process_reap(GS_SIM_NONE, GS_SIM_NONE, 1);
+    for (uint32_t i = 0; i < s->n_cards; i++) {
+        s->card[i].peak_bytes = s->card[i].used_bytes;
+        for (uint32_t g = 0; g < s->n_groups; g++)
+            s->group[g].card[i].peak_bytes = s->group[g].card[i].used_bytes;
+    }
+    gs_state_unlock();
+    return 0;
+}
+
+static const struct gs_ctl_command commands[] = {
+    {"status", "--json", "cards, memory in use and at most per group, processes", status},
+    {"reset-peak", "", "set every peak to what is in use now", reset_peak},
+};
+
+static void usage(FILE *out)
+{
+    (void)fprintf(out, "usage: gpuslice-sim COMMAND [ARGUMENT...]\n\n"
+                       "Cards in $GPUSLICE_SIM_DIR (default /dev/shm/gpuslice-sim-<uid>).\n\n");
+    for (size_t i = 0; i < GS_ARRAY_LEN(commands); i++)
+        (void)fprintf(out, "  %s %s\n      %s\n", commands[i].name, commands[i].arguments,
+                      commands[i].help);
+}
+
+int main(int argc, char **argv)
+{
+    const struct gs_ctl_command *command = NULL;
+    if (argc == 2 && !strcmp(argv[1], "--help")) {
+        usage(stdout);
+        return 0;
+    }
+    for (size_t i = 0; argc > 1 && i < GS_ARRAY_LEN(commands); i++)
+        if (!strcmp(argv[1], commands[i].name))
+            command = &commands[i];
+    if (!command) {
+        usage(stderr);
+        return 2;
+    }
+    int rc = gs_state_open();
+    if (rc) {
+        (void)fprintf(stderr, "gpuslice-sim: cannot open the cards: %s\n", strerror(-rc));
+        return 1;
+    }
+    rc = command->run(argc - 2, argv + 2);
+    if (rc == -EINVAL)
+        (void)fprintf(stderr, "usage: gpuslice-sim %s %s\n", command->name, command->arguments);
+    else if (rc)
+        (void)fprintf(stderr, "gpuslice-sim: %s: %s\n", command->name, strerror(-rc));
+    return rc == -EINVAL ? 2 : rc ? 1 : 0;
+}
