@@ -1,6 +1,7 @@
 /* Properties of the current context. */
 
 #include "vendors/nvidia/sim/context.h"
+#include "vendors/nvidia/sim/memory.h"
 #include "vendors/nvidia/sim/process.h"
 
 CUresult cuCtxGetDevice(CUdevice *device)
@@ -146,7 +147,11 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
     GS_SIM_ENTER_READY();
     struct gs_sim_ctx *ctx = NULL;
     CUresult rc = gs_context_get(handle, &ctx);
-    return rc ? rc : gs_sim_api_ctx_synchronize(ctx);
+    if (!rc)
+        rc = gs_sim_api_ctx_synchronize(ctx);
+    if (!rc)
+        gs_memory_synchronized(ctx);
+    return rc;
 }
 
 CUresult cuCtxSynchronize(void)

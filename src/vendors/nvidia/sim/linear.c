@@ -6,6 +6,7 @@
 
 #include "vendors/nvidia/sim/block.h"
 #include "vendors/nvidia/sim/context.h"
+#include "vendors/nvidia/sim/graph_memory.h"
 #include "vendors/nvidia/sim/memory.h"
 #include "vendors/nvidia/sim/pool.h"
 #include "vendors/nvidia/sim/process.h"
@@ -280,8 +281,10 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (!dptr)
         return CUDA_SUCCESS;
     CUresult rc = gs_memory_free(dptr);
-    /* Stream-ordered memory may be freed like this too. */
-    return rc == CUDA_ERROR_INVALID_VALUE ? gs_pool_free(dptr) : rc;
+    /* Stream-ordered memory may be freed like this too, and a graph's. */
+    if (rc == CUDA_ERROR_INVALID_VALUE)
+        rc = gs_pool_free(dptr);
+    return rc == CUDA_ERROR_INVALID_VALUE && gs_graph_memory_free(dptr) ? CUDA_SUCCESS : rc;
 }
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "vendors/nvidia/sim/capture_link.h"
+#include "vendors/nvidia/sim/graph_memory.h"
 #include "vendors/nvidia/sim/pool.h"
 #include "vendors/nvidia/sim/process.h"
 #include "vendors/nvidia/sim/stream.h"
@@ -67,8 +68,10 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     CUresult rc = gs_stream_submit(hStream, GS_STREAM_NOTHING, 0);
     if (!rc)
         rc = gs_pool_free(dptr);
-    /* Plain memory may be freed in stream order too. */
-    return rc == CUDA_ERROR_INVALID_VALUE ? gs_memory_free(dptr) : rc;
+    /* Plain memory may be freed in stream order too, and a graph's. */
+    if (rc == CUDA_ERROR_INVALID_VALUE)
+        rc = gs_memory_free(dptr);
+    return rc == CUDA_ERROR_INVALID_VALUE && gs_graph_memory_free(dptr) ? CUDA_SUCCESS : rc;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
