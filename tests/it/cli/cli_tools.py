@@ -1,0 +1,109 @@
+"""The command line on simulated cards. Nothing here sleeps to let something happen: tests wait for it."""
+
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+
+import pytest
+
+from conftest import stage_dir
+
+
+class Cli:
+    """gpuslice in one environment: one user's run-time folder, one set of cards."""
+
+    def __init__(self, env):
+        self.env = env
+        self.exe = stage_dir() / "bin" / "gpuslice"
+        self.runtime = pathlib.Path(env["XDG_RUNTIME_DIR"])
+        self.started = []
+
+    def __call__(self, *args, timeout=60, env=None, **kw):
+        return subprocess.run([str(self.exe), *map(str, args)], env=env or self.env, timeout=timeout, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw)
+
+    def ok(self, *args, **kw):
+        out = self(*args, **kw)
+        assert out.returncode == 0, out.stderr
+        return out.stdout
+
+    def top(self):
+        return json.loads(self.ok("top", "--once", "--json"))
+
+    def slice(self, name):
+        found = [s for s in self.top()["slices"] if s["name"] == name]
+        assert len(found) == 1, found
+        return found[0]
+
+    def names(self):
+        return self.ok("ls", "--quiet").split()
+
+    def start(self, *args, code="echo ready; cat", **kw):
+        """`gpuslice run ARGS -- sh -c CODE`; returns once the program printed its first line."""
+        p = subprocess.Popen([str(self.exe), "run", *map(str, args), "--", "sh", "-c", code], env=self.env,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kw)
+        self.started.append(p)
+        p.first_line = read_line(p.stdout)
+        return p
+
+    def stop_all(self):
+        for p in self.started:
+            if p.poll() is None:
+                p.kill()
+            for stream in (p.stdin, p.stdout, p.stderr):
+                try:
+                    stream.close()
+                except OSError:
+                    pass
+            p.wait()
+
+
+def read_line(stream, timeout=30):
+    ready, _, _ = select.select([stream], [], [], timeout)
+    assert ready, "nothing was printed in time"
+    return stream.readline().rstrip("\n")
+
+
+def wait_gone(pid, timeout=30):
+    """Until the process has ended (a zombie has)."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        ready, _, _ = select.select([fd], [], [], timeout)
+        assert ready, f"process {pid} is still there"
+    finally:
+        os.close(fd)
+
+
+def end(p, timeout=30):
+    """Close the program's input, which ends `cat`, and give its exit status."""
+    p.stdin.close()
+    return p.wait(timeout)
+
+
+SIGNALS = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
+
+
+@pytest.fixture
+def make_cli(make_sim):
+    """Factory: make_cli(cards=2, ...), one card of 8 GiB by default. What it started ends with the test."""
+    made = []
+
+    def make(**config):
+        cli = Cli(make_sim(**{"cards": 1, "memory": "8Gi", **config}).env())
+        made.append(cli)
+        return cli
+
+    yield make
+    for cli in made:
+        cli.stop_all()
+
+
+@pytest.fixture
+def cli(make_cli):
+    return make_cli()

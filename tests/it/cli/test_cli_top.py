@@ -1,0 +1,126 @@
+"""gpuslice top and ls: the JSON interface, the text, the live view, and processes that are not held."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+from conftest import GIB, MIB
+from cli_tools import cli, end, make_cli, read_line  # noqa: F401 (fixtures)
+
+# Takes 64 MiB and waits for its input to end.
+HOLD = ("import ctypes,os,sys\nc=ctypes.CDLL('libcuda.so.1')\nx=ctypes.c_void_p()\nassert c.cuInit(0)==0\n"
+        "assert c.cuDevicePrimaryCtxRetain(ctypes.byref(x),0)==0 and c.cuCtxSetCurrent(x)==0\n"
+        "p=ctypes.c_uint64()\nassert c.cuMemAlloc_v2(ctypes.byref(p),ctypes.c_size_t(64<<20))==0\n"
+        "print(os.getpid(),flush=True)\nsys.stdin.read()\n")
+
+
+def hold(cli, *before, options=("--memory", "1Gi", "--name", "h")):
+    p = subprocess.Popen([str(cli.exe), "run", *options, "--", *before, sys.executable, "-c", HOLD], env=cli.env,
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    cli.started.append(p)
+    return p, int(read_line(p.stdout))
+
+
+def test_json_has_exactly_the_agreed_keys(cli):
+    p, pid = hold(cli, options=("--memory", "1Gi", "--cores", "40", "--name", "h"))
+    top = cli.top()
+    assert list(top) == ["version", "cards", "slices"] and top["version"] == 1
+    card, = top["cards"]
+    assert list(card) == ["uuid", "index", "name", "total_bytes", "used_bytes", "util_pct"]
+    assert card["total_bytes"] == 8 * GIB and card["index"] == 0 and card["used_bytes"] >= 64 * MIB
+    s, = top["slices"]
+    assert list(s) == ["name", "state", "devices", "processes"] and (s["name"], s["state"]) == ("h", "running")
+    d, = s["devices"]
+    assert list(d) == ["uuid", "limit_bytes", "used_bytes", "core_limit_pct", "core_used_pct"]
+    assert (d["uuid"], d["limit_bytes"], d["used_bytes"]) == (card["uuid"], GIB, 64 * MIB)
+    assert d["core_limit_pct"] == 40
+    assert s["processes"] == [{"pid": pid, "used_bytes": 64 * MIB, "held": True}]
+    assert json.loads(cli.ok("ls", "--json")) == {"version": 1, "slices": [
+        {**s, "devices": [{**d, "core_used_pct": None}]}]}
+    assert end(p) == 0
+    assert cli.top()["slices"] == []
+
+
+def test_a_process_without_the_hook_is_not_held(cli):
+    p, pid = hold(cli, "env", "-u", "LD_PRELOAD")
+    assert "cannot be held" in os.read(p.stderr.fileno(), 1000).decode()
+    assert cli.slice("h")["processes"] == [{"pid": pid, "used_bytes": 64 * MIB, "held": False}]
+    assert "NOT HELD" in cli.ok("top", "--once")
+    assert end(p) == 0
+
+
+def test_a_process_without_any_environment_is_found_by_its_parents(cli):
+    p, pid = hold(cli, "env", "-i", f"LD_LIBRARY_PATH={cli.env['LD_LIBRARY_PATH']}",
+                  f"GPUSLICE_SIM_DIR={cli.env['GPUSLICE_SIM_DIR']}")
+    assert [(x["pid"], x["held"]) for x in cli.slice("h")["processes"]] == [(pid, False)]
+    assert end(p) == 0
+
+
+def test_one_that_joined_and_lost_the_hook_is_found_too(cli):
+    a = cli.start("--memory", "1Gi", "--name", "h")
+    p, pid = hold(cli, "env", "-i", f"LD_LIBRARY_PATH={cli.env['LD_LIBRARY_PATH']}",
+                  f"GPUSLICE_SIM_DIR={cli.env['GPUSLICE_SIM_DIR']}", options=("--join", "h"))
+    assert [(x["pid"], x["held"]) for x in cli.slice("h")["processes"]] == [(pid, False)]
+    assert end(p) == 0 and end(a) == 0
+
+
+def test_strict_does_not_start_what_cannot_be_held(cli):
+    out = cli("run", "--memory", "1Gi", "--strict", "--", "env", "-i", "true")
+    assert out.returncode == 125 and "--strict" in out.stderr and cli.names() == []
+
+
+def test_strangers_are_shown_outside(cli):
+    p = subprocess.Popen([sys.executable, "-c", HOLD], env=cli.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         text=True)
+    pid = int(read_line(p.stdout))
+    text = cli.ok("top", "--once")
+    assert "Outside any slice" in text and str(pid) in text
+    p.communicate("")
+
+
+def test_text_has_no_escapes_in_a_pipe_and_ends(cli):
+    p = cli.start("--memory", "2Gi", "--name", "t")
+    out = cli.ok("top", timeout=30)
+    assert "\033" not in out and "t  running" in out and "2 GiB" in out and "8 GiB" in out
+    assert end(p) == 0
+    lines = subprocess.run(f"'{cli.exe}' top --json --interval 0.1 | head -n 3", shell=True, env=cli.env, text=True,
+                           stdout=subprocess.PIPE, timeout=30).stdout.splitlines()
+    assert len(lines) == 3 and all(json.loads(x)["version"] == 1 for x in lines)
+
+
+def test_live_view_refreshes_and_q_quits(cli):
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execve(cli.exe, [str(cli.exe), "top", "--interval", "0.1"], {**cli.env, "TERM": "xterm"})
+    text = b""
+    while text.count(b"\033[H") < 3:
+        text += os.read(fd, 4000)
+    os.write(fd, b"q")
+    try:
+        while data := os.read(fd, 4000):
+            text += data
+    except OSError:  # the terminal went with the program
+        pass
+    _, status = os.waitpid(pid, 0)
+    os.close(fd)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert b"CARD" in text and text.rstrip().endswith(b"\033[?1049l")
+
+
+def test_bad_options(cli):
+    for args in (["--interval", "0"], ["--interval", "nan"], ["--interval", "1e9"], ["--interval", "x"], ["extra"],
+                 ["--bogus"]):
+        out = cli("top", *args)
+        assert out.returncode == 2 and out.stderr.count("\n") == 1, args
+    for command in ("run", "top", "ls", "rm", "log"):
+        assert f"Usage: gpuslice {command}" in cli.ok(command, "--help")
+    assert cli("bogus").returncode == 2 and cli().returncode == 2
+    assert cli.ok("--version").startswith("gpuslice ")
+
+
+def test_output_that_cannot_be_written_is_told(cli):
+    with open("/dev/full", "w") as full:
+        out = subprocess.run([cli.exe, "top", "--once"], env=cli.env, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert out.returncode == 1 and "space" in out.stderr.lower()
