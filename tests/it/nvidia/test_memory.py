@@ -1,289 +1,291 @@
-"""Every way to take device memory beside cuMemAlloc, by a client that knows nothing of the hook, held to
-a limit on simulated cards. The cards themselves say what was lost."""
+"""The memory rows of the hook, on simulated cards: what a program is granted, refused and told.
 
-import os
-import pathlib
+The client is a C program linked plainly against libcuda.so.1. What the cards themselves have lost is asked
+by a second client without the hook: the independent witness."""
+
 import subprocess
-import sys
-import textwrap
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-MIB = 1 << 20
+from conftest import MIB, build_dir
+
+OOM = 2
+INVALID_VALUE = 1
+INVALID_CONTEXT = 201
+CLIENT = "tests/it/nvidia/memory_client"
 
 
-def client(sim, code, limit="64Mi", **env):
-    out = sim.python("from cu import *\nc = Cuda()\n" + textwrap.dedent(code),
-                     env=sim.hook_env(limit, PYTHONPATH=HERE, **env))
-    assert out.returncode == 0, out.stderr
-    return out.stdout.split()
+class Client:
+    """One running client; `do` sends a line and returns the numbers of its answer."""
 
+    def __init__(self, env):
+        self.process = subprocess.Popen([build_dir() / CLIENT], env=env, text=True, bufsize=1,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-class Peer:
-    """A client that takes lines of Python on its standard input and answers each with one line."""
-
-    LOOP = textwrap.dedent("""
-        import sys
-        from cu import *
-        import socket, os
-        c = Cuda()
-        print("ready", flush=True)
-        for line in sys.stdin:
-            try:
-                line = line.strip()
-                try:
-                    print(eval(line), flush=True)
-                except SyntaxError:
-                    exec(line)
-                    print("done", flush=True)
-            except Error as e:
-                print("error", e.code, flush=True)
-    """)
-
-    def __init__(self, sim, limit="64Mi", pass_fds=(), **env):
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", self.LOOP], env=sim.hook_env(limit, PYTHONPATH=HERE, **env), text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=pass_fds)
-        assert self.process.stdout.readline().strip() == "ready"
-
-    def __call__(self, line):
-        self.process.stdin.write(line + "\n")
+    def raw(self, *words):
+        self.process.stdin.write(" ".join(str(w) for w in words) + "\n")
         self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
+        answer = self.process.stdout.readline()
+        assert answer, f"the client died at {words}"
+        return answer.split()
 
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
+    def do(self, *words):
+        answer = [int(w) for w in self.raw(*words)]
+        return answer[0] if len(answer) == 1 else answer
 
-    def end(self):
+    def start(self, device=0):
+        assert self.do("init") == 0
+        assert self.do("ctx", 0, device) == 0
+        return self
+
+    def close(self):
         self.process.stdin.close()
-        assert self.process.wait(timeout=30) == 0
+        assert self.process.wait(timeout=60) == 0
 
 
 @pytest.fixture
-def peers(sim):
-    made = []
+def clients():
+    """Factory: clients(env) -> a running client."""
+    running = []
 
-    def make(**kw):
-        made.append(Peer(sim, **kw))
-        return made[-1]
+    def start(env):
+        client = Client(env)
+        running.append(client)
+        return client
 
-    yield make
-    for p in made:
-        p.kill()
-
-
-# ---- pools ----
-
-def test_pool_memory_is_held_to_the_byte(sim):
-    assert client(sim, """
-        a = [c.alloc_async(8 * MIB) for _ in range(8)]
-        print(c.free_mib(), refused(c.alloc_async, 1), refused(c.alloc, 1))
-        for p in a: c.free_async(p)
-        c.sync()
-        print(c.free_mib())
-        print(c.alloc(64 * MIB) != 0)
-    """) == ["0.0", "True", "True", "64.0", "True"]
+    yield start
+    for client in running:
+        if client.process.poll() is None:
+            client.process.kill()
+        client.process.wait()
 
 
-def test_kept_pool_memory_counts_and_is_trimmed_before_a_refusal(sim):
-    assert client(sim, """
-        pool = c.default_pool()
-        c.keep(pool)
-        p = c.alloc_async(48 * MIB)
-        c.free_async(p)
-        c.sync()
-        print(c.reserved(pool) // MIB, c.free_mib())
-        q = c.alloc(32 * MIB)
-        print(c.reserved(pool) // MIB, c.free_mib(), refused(c.alloc, 33 * MIB))
-        r = c.alloc_async(32 * MIB)
-        print(c.free_mib())
-        c.free(r)
-        print(c.free_mib() in (0.0, 32.0))
-        c.code("cuMemPoolTrimTo", pool, C.c_size_t(0))
-        print(c.free_mib())
-    """) == ["48", "16.0", "0", "32.0", "True", "0.0", "True", "32.0"]
+@pytest.fixture
+def world(make_sim, clients):
+    """One card of 1 GiB: (held client under 64 MiB, function that tells what the card has lost)."""
+
+    def build(limit="64m", memory="1Gi", **config):
+        sim = make_sim(cards=1, memory=memory, **config)
+        witness = clients(sim.env()).start()
+        total = witness.do("info")[2]
+        before = total - witness.do("info")[1]
+        held = clients(sim.hook_env(limit))
+
+        def lost():
+            return total - witness.do("info")[1] - before
+
+        return held, lost
+
+    return build
 
 
-def test_an_idle_neighbour_does_not_keep_what_its_pool_gave_back(peers):
-    a, b = peers(), peers()
-    assert a("p = c.alloc_async(60 * MIB)") == "done"
-    assert b("refused(c.alloc, 8 * MIB)") == "True"
-    a("c.free_async(p)")
-    a("c.sync()")
-    assert b("refused(c.alloc, 8 * MIB)") == "False"
+def test_the_byte_that_reaches_the_limit_is_granted(world):
+    held, lost = world()
+    held.start()
+    assert held.do("alloc", 1, 64 * MIB)[0] == 0
+    assert lost() == 64 * MIB
+    assert held.do("alloc", 2, 1)[0] == OOM
+    assert held.do("free", 1) == 0
+    assert lost() == 0
+    assert held.do("alloc", 1, 64 * MIB + 1)[0] == OOM
+    assert held.do("info") == [0, 64 * MIB, 64 * MIB]
 
 
-def test_explicit_pools_and_their_end(sim):
-    assert client(sim, """
-        pool = c.pool()
-        p = c.alloc_from(pool, 32 * MIB)
-        print(c.free_mib(), refused(c.alloc_from, pool, 64 * MIB))
-        c.call("cuMemPoolDestroy", pool)
-        print(c.free_mib())
-        c.free_async(p)
-        c.sync()
-        print(c.free_mib())
-        host = c.pool(location=HOST)
-        q = c.alloc_from(host, 128 * MIB)
-        print(c.free_mib())
-    """) == ["32.0", "True", "32.0", "64.0", "64.0"]
+@pytest.mark.parametrize("size,count", [(MIB, 64), (2 * MIB, 32), (MIB // 2, 128), (MIB + 1, 32), (3 * MIB, 16)])
+def test_as_many_fit_as_the_card_would_give(world, size, count):
+    held, lost = world()
+    held.start()
+    assert held.do("fill", 1, size) == [OOM, count]
+    assert lost() == 64 * MIB
+    assert held.do("info")[1] == 0
+    assert held.do("unfill", 1, count) == 0
+    assert lost() == 0
+    assert held.do("fill", 1, size) == [OOM, count]
 
 
-def test_a_pool_pointer_passes_to_its_importer(sim, peers):
-    a, b, witness = peers(), peers(), peers()
-    r, w = a.process, b.process
-    assert a("pool = c.pool(handle_types=FD)") == "done"
-    assert a("p = c.alloc_from(pool, 16 * MIB)") == "done"
-    assert a("fd = C.c_int()") == "done"
-    assert a("c.call('cuMemPoolExportToShareableHandle', C.byref(fd), pool, FD, C.c_uint64(0))") == "None"
-    assert a("data = Bytes64()") == "done"
-    assert a("c.call('cuMemPoolExportPointer', C.byref(data), C.c_uint64(p))") == "None"
-    data = a("bytes(data.b).hex()")
-    pass_fd(a, b, "fd.value", r.pid, w.pid)
-    assert b("pool = C.c_void_p()") == "done"
-    assert b("c.call('cuMemPoolImportFromShareableHandle', C.byref(pool), C.c_void_p(got), FD, C.c_uint64(0))") == "None"
-    assert b(f"data = Bytes64.from_buffer_copy(bytes.fromhex('{data}'))") == "done"
-    assert b("q = C.c_uint64()") == "done"
-    assert b("c.call('cuMemPoolImportPointer', C.byref(q), pool, C.byref(data))") == "None"
-    assert witness("c.free_mib()") == "48.0"
-    a.kill()
-    assert witness("refused(c.alloc, 49 * MIB)") == "True"
-    assert witness("c.free_mib()") == "48.0"
-    assert b("c.free_async(q.value)") == "None"
-    b("c.sync()")
-    assert witness("c.free_mib()") == "64.0"
+def test_small_pieces_fill_blocks_to_the_last(world):
+    held, lost = world(limit="6m")
+    held.start()
+    assert held.do("fill", 1, 4096) == [OOM, 3 * 512]
+    assert lost() == 6 * MIB
+    assert held.do("free", 100) == 0
+    assert held.do("alloc", 100, 4096)[0] == 0
+    assert held.do("alloc", 5000, 4096)[0] == OOM
+    assert lost() == 6 * MIB
+    assert held.do("unfill", 1, 3 * 512) == 0
+    assert lost() == 0
 
 
-# ---- physical handles ----
-
-def test_expandable_segments(sim):
-    """What PyTorch's expandable segments do: a large address range, mapped piece by piece."""
-    assert client(sim, """
-        step = 2 * MIB
-        va = c.reserve_va(1 << 40)
-        h = []
-        for i in range(32):
-            h.append(c.create(step))
-            c.map(va + i * step, step, h[-1])
-        print(c.free_mib(), refused(c.create, step))
-        for x in h[:16]: c.release(x)
-        print(c.free_mib())
-        c.unmap(va, 16 * step)
-        print(c.free_mib())
-        c.unmap(va + 16 * step, 16 * step)
-        print(c.free_mib())
-        for x in h[16:]: c.release(x)
-        print(c.free_mib())
-        print(c.create(step, location=HOST) != 0, c.free_mib())
-    """) == ["0.0", "True", "0.0", "32.0", "32.0", "64.0", "True", "64.0"]
+def test_any_granularity(world):
+    held, lost = world(granularity="random")
+    held.start()
+    answer = held.do("fill", 1, 700001)
+    assert answer[0] == OOM and answer[1] > 0
+    assert lost() <= 64 * MIB
+    assert held.do("info")[1] == 64 * MIB - lost()
+    assert held.do("unfill", 1, answer[1]) == 0
+    assert lost() == 0
+    assert held.do("info")[1] == 64 * MIB
 
 
-def pass_fd(a, b, expression, pid_a, pid_b):
-    """Duplicate a descriptor of one peer into the other through a socket."""
-    path = f"\\0gpuslice-test-{pid_a}-{pid_b}"
-    assert b(f"s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind('{path}')") == "done"
-    assert a(f"s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.connect('{path}')") == "done"
-    a(f"socket.send_fds(s, [b'x'], [{expression}])")
-    assert b("got = socket.recv_fds(s, 1, 1)[1][0]") == "done"
+def test_every_way_is_refused_and_charged_alike(world):
+    held, lost = world()
+    held.start()
+    for verb in ("managed",):
+        assert held.do(verb, 1, 512 * MIB)[0] == OOM
+    assert held.do("pitch", 1, 1 << 20, 512)[0] == OOM
+    assert held.do("array", 1, 1 << 14, 1 << 15) == OOM
+    assert held.do("mipmap", 1, 1 << 14, 1 << 15) == OOM
+    assert held.do("heap", 512 * MIB) == OOM
+    assert held.do("module", 1, 512 * MIB) == OOM
+    assert lost() == 0
+    assert held.do("info") == [0, 64 * MIB, 64 * MIB]
+
+    assert held.do("managed", 1, 5 * MIB)[0] == 0
+    assert held.do("pitch", 2, 513, 8192) == [0, 1024]
+    assert held.do("array", 3, 1 << 11, 1 << 11) == 0
+    assert held.do("mipmap", 4, 1 << 10, 1 << 10) == 0
+    assert held.do("module", 5, 3 * MIB) == 0
+    assert held.do("info")[1] == 64 * MIB - lost()
+    assert lost() > 0
+    for verb, name in (("free", 1), ("free", 2), ("unarray", 3), ("unmipmap", 4), ("unmodule", 5)):
+        assert held.do(verb, name) == 0
+        assert held.do("info")[1] == 64 * MIB - lost()
+    assert lost() == 0
 
 
-def test_an_exported_handle_passes_to_its_importer(peers):
-    a, b, witness = peers(), peers(), peers()
-    assert a("h = c.create(32 * MIB, handle_types=FD)") == "done"
-    assert a("fd = C.c_int()") == "done"
-    assert a("c.call('cuMemExportToShareableHandle', C.byref(fd), C.c_uint64(h), FD, C.c_uint64(0))") == "None"
-    pass_fd(a, b, "fd.value", a.process.pid, b.process.pid)
-    assert b("g = C.c_uint64()") == "done"
-    assert b("c.call('cuMemImportFromShareableHandle', C.byref(g), C.c_void_p(got), FD)") == "None"
-    assert b("os.close(got)") == "None"
-    assert witness("c.free_mib()") == "32.0"
-    a.kill()
-    assert witness("refused(c.alloc, 33 * MIB)") == "True"
-    assert witness("c.free_mib()") == "32.0"
-    assert b("c.release(g.value)") == "None"
-    assert witness("c.free_mib()") == "64.0"
+def test_pointers_that_are_not_ours(world):
+    held, lost = world()
+    held.start()
+    assert held.do("freeptr", 0) == 0
+    assert held.do("freeptr", 0x123456) == INVALID_VALUE
+    assert held.do("alloc", 1, MIB)[0] == 0
+    assert held.do("free", 1) == 0
+    assert held.do("free", 1) == INVALID_VALUE
+    assert held.do("allocnull", MIB) == INVALID_VALUE
+    assert held.do("alloc", 1, 0)[0] == INVALID_VALUE
+    assert held.do("alloc", 1, (1 << 64) - 1)[0] == OOM
+    assert held.do("nouse") == 0
+    assert held.do("alloc", 1, MIB)[0] == INVALID_CONTEXT
+    assert held.do("info")[0] == INVALID_CONTEXT
+    assert lost() == 0
 
 
-# ---- CUDA IPC ----
-
-IPC_OPEN = "c.call('cuIpcOpenMemHandle_v2', C.byref(q), Bytes64.from_buffer_copy(bytes.fromhex('%s')), 1)"
-
-
-def share(a, b, n):
-    assert a(f"p = c.alloc({n})") == "done"
-    assert a("h = Bytes64()") == "done"
-    assert a("c.call('cuIpcGetMemHandle', C.byref(h), C.c_uint64(p))") == "None"
-    assert b("q = C.c_uint64()") == "done"
-    assert b(IPC_OPEN % a("bytes(h.b).hex()")) == "None"
-
-
-def test_ipc_memory_counts_once_and_survives_its_exporter(peers):
-    a, b, witness = peers(), peers(), peers()
-    share(a, b, 32 * MIB)
-    assert witness("c.free_mib()") == "32.0"
-    a.kill()
-    assert witness("refused(c.alloc, 33 * MIB)") == "True"
-    assert witness("c.free_mib()") == "32.0"
-    assert b("c.call('cuIpcCloseMemHandle', q)") == "None"
-    assert witness("c.free_mib()") == "64.0"
+def test_a_context_takes_its_memory_with_it(world):
+    held, lost = world()
+    held.start()
+    assert held.do("fill", 1, 300 * 1024)[0] == OOM
+    assert held.do("destroy", 0) == 0
+    assert lost() == 0
+    assert held.do("ctx", 0, 0) == 0
+    assert held.do("info") == [0, 64 * MIB, 64 * MIB]
+    assert held.do("retain", 0, 0) == 0
+    assert held.do("use", 0) == 0
+    assert held.do("alloc", 1, 64 * MIB)[0] == 0
+    assert held.do("reset", 0) == 0
+    assert lost() == 0
+    assert held.do("retain", 0, 0) == 0
+    assert held.do("use", 0) == 0
+    assert held.do("alloc", 1, 64 * MIB)[0] == 0
+    assert held.do("release", 0) == 0
+    assert lost() == 0
 
 
-def test_ipc_memory_freed_by_its_exporter_last(peers):
-    a, b = peers(), peers()
-    share(a, b, 32 * MIB)
-    assert b("c.call('cuIpcCloseMemHandle', q)") == "None"
-    assert b("c.free_mib()") == "32.0"
-    assert a("c.free(p)") == "None"
-    assert b("c.free_mib()") == "64.0"
+def test_a_context_is_charged(make_sim, clients):
+    sim = make_sim(cards=1, memory="1Gi", overhead="20Mi")
+    held = clients(sim.hook_env("64m")).start()
+    assert held.do("info") == [0, 44 * MIB, 64 * MIB]
+    assert held.do("alloc", 1, 44 * MIB)[0] == 0
+    assert held.do("alloc", 2, 1)[0] == OOM
+    assert held.do("ctx", 2, 0) == OOM
+    assert held.do("free", 1) == 0
+    assert held.do("ctx", 2, 0) == 0
+    assert held.do("info") == [0, 24 * MIB, 64 * MIB]
+    assert held.do("destroy", 2) == 0
+    second = clients(sim.hook_env("64m")).start()  # knows the cost from the ledger
+    assert second.do("info") == [0, 24 * MIB, 64 * MIB]
+    second.close()
+    assert held.do("use", 0) == 0
+    assert held.do("info") == [0, 44 * MIB, 64 * MIB]
 
 
-# ---- graphs ----
-
-def test_graph_memory(sim):
-    assert client(sim, """
-        g = C.c_void_p()
-        c.call("cuGraphCreate", C.byref(g), 0)
-        def node(n):
-            p = AllocNode(props=PoolProps(type=1, location=Location(DEVICE, 0)), bytes=n)
-            x = C.c_void_p()
-            c.call("cuGraphAddMemAllocNode", C.byref(x), g, None, C.c_size_t(0), C.byref(p))
-            return p.dptr
-        print(refused(node, 512 * MIB))
-        a, b = node(16 * MIB), node(16 * MIB)
-        e = C.c_void_p()
-        c.call("cuGraphInstantiateWithFlags", C.byref(e), g, C.c_uint64(0))
-        print(c.free_mib())
-        p = c.alloc(48 * MIB)
-        print(refused(c.call, "cuGraphLaunch", e, None), c.free_mib())
-        c.free(p)
-        c.call("cuGraphLaunch", e, None)
-        c.sync()
-        print(c.free_mib(), refused(c.alloc, 33 * MIB))
-        c.free_async(a)
-        c.free_async(b)
-        c.sync()
-        print(c.alloc(64 * MIB) != 0)
-    """) == ["True", "64.0", "True", "16.0", "32.0", "True", "True"]
+def test_a_primary_context_is_charged_while_it_is_held(make_sim, clients):
+    sim = make_sim(cards=1, memory="1Gi", overhead="20Mi")
+    held = clients(sim.hook_env("64m"))
+    assert held.do("init") == 0
+    for _ in range(3):
+        assert held.do("retain", 0, 0) == 0
+    assert held.do("use", 0) == 0
+    assert held.do("info") == [0, 44 * MIB, 64 * MIB]
+    assert held.do("release", 0) == 0
+    assert held.do("release", 0) == 0
+    assert held.do("info") == [0, 44 * MIB, 64 * MIB]
+    assert held.do("release", 0) == 0
+    assert held.do("ctx", 1, 0) == 0
+    assert held.do("info") == [0, 44 * MIB, 64 * MIB]
 
 
-def test_a_captured_allocation_is_graph_memory(sim):
-    assert client(sim, """
-        s = C.c_void_p()
-        c.call("cuStreamCreate", C.byref(s), 1)
-        c.call("cuStreamBeginCapture_v2", s, 2)
-        print(refused(c.alloc_async, 512 * MIB, s))
-        p = c.alloc_async(32 * MIB, s)
-        c.free_async(p, s)
-        g, e = C.c_void_p(), C.c_void_p()
-        c.call("cuStreamEndCapture", s, C.byref(g))
-        print(c.free_mib())
-        c.call("cuGraphInstantiateWithFlags", C.byref(e), g, C.c_uint64(0))
-        c.call("cuGraphLaunch", e, s)
-        c.call("cuStreamSynchronize", s)
-        print(c.free_mib())
-        c.call("cuGraphExecDestroy", e)
-        c.call("cuDeviceGraphMemTrim", 0)
-        print(c.free_mib())
-    """) == ["True", "64.0", "32.0", "64.0"]
+def test_a_limit_below_the_cost_of_a_context(make_sim, clients):
+    sim = make_sim(cards=1, memory="1Gi", overhead="100Mi")
+    held = clients(sim.hook_env("64m"))
+    witness = clients(sim.env()).start()
+    free = witness.do("info")[1]
+    assert held.do("init") == 0
+    assert held.do("ctx", 0, 0) == OOM
+    assert held.do("retain", 0, 0) == OOM
+    assert witness.do("info")[1] == free
+
+
+@pytest.mark.parametrize("visible,order", [(None, [0, 1, 2]), ("2,0,1", [2, 0, 1]), ("1", [1]), ("2,1", [2, 1])])
+def test_each_card_has_its_limit_whatever_it_is_called(make_sim, clients, visible, order):
+    sim = make_sim(cards=3, memory="1Gi")
+    limits = [64, 128, 256]
+    env = sim.hook_env(None, CUDA_VISIBLE_DEVICES=visible,
+                       **{f"CUDA_DEVICE_MEMORY_LIMIT_{i}": f"{m}m" for i, m in enumerate(limits)})
+    held = clients(env)
+    assert held.do("init") == 0
+    for ordinal, card in enumerate(order):
+        limit = limits[card] * MIB
+        assert held.do("total", ordinal) == [0, limit]
+        assert held.do("ctx", ordinal, ordinal) == 0
+        assert held.do("alloc", 10 + ordinal, limit)[0] == 0
+        assert held.do("alloc", 20, 1)[0] == OOM
+        assert held.do("info") == [0, 0, limit]
+    for card in range(3):
+        used = limits[card] * MIB if card in order else 0
+        assert held.do("nvml", card) == [0, limits[card] * MIB, used, limits[card] * MIB - used]
+
+
+def test_answers_agree(make_sim, clients):
+    sim = make_sim(cards=1, memory="1Gi")
+    held = clients(sim.hook_env("64m")).start()
+    assert held.do("alloc", 1, 10 * MIB)[0] == 0
+    assert held.do("info") == [0, 54 * MIB, 64 * MIB]
+    assert held.do("total", 0) == [0, 64 * MIB]
+    assert held.do("nvml", 0) == [0, 64 * MIB, 10 * MIB, 54 * MIB]
+    second = clients(sim.hook_env("64m")).start()
+    assert second.do("info") == [0, 54 * MIB, 64 * MIB]
+    neighbour = clients(sim.env()).start()
+    assert neighbour.do("alloc", 1, 1000 * MIB)[0] == 0
+    assert held.do("info") == [0, 14 * MIB, 64 * MIB]
+
+
+def test_a_limit_larger_than_the_card(make_sim, clients):
+    sim = make_sim(cards=1, memory="1Gi")
+    held = clients(sim.hook_env("8g")).start()
+    assert held.do("info") == [0, 1024 * MIB, 1024 * MIB]
+    assert held.do("total", 0) == [0, 1024 * MIB]
+
+
+@pytest.mark.parametrize("limit", ["12zb", "-1", "1e999", "0x10", "08m"])
+def test_an_unreadable_limit_refuses_device_memory(make_sim, clients, limit):
+    sim = make_sim(cards=1, memory="1Gi")
+    held = clients(sim.hook_env(limit)).start()
+    assert held.do("alloc", 1, 1)[0] == OOM
+
+
+def test_no_limit(make_sim, clients):
+    sim = make_sim(cards=1, memory="1Gi")
+    held = clients(sim.hook_env("0m")).start()
+    assert held.do("info") == [0, 1024 * MIB, 1024 * MIB]
+    assert held.do("alloc", 1, 1024 * MIB)[0] == 0
