@@ -57,28 +57,6 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
-{
-    GS_SIM_ENTER_READY();
-    if (!bytes)
-        return CUDA_ERROR_INVALID_VALUE;
-    CARD_OF(card, dev);
-    *bytes = gs_sim_state->card[card].memory_bytes;
-    return CUDA_SUCCESS;
-}
-
-/* The form of CUDA 2 has 32 bits. */
-CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
-{
-    size_t all = 0;
-    if (!bytes)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult rc = cuDeviceTotalMem_v2(&all, dev);
-    if (!rc)
-        *bytes = all < UINT32_MAX ? (unsigned int)all : UINT32_MAX;
-    return rc;
-}
-
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 {
     GS_SIM_ENTER_READY();
