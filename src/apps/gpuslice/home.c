@@ -195,6 +195,16 @@ static int list_base(struct gs_slices *s, const char *base, uid_t uid,
     return rc;
 }
 
+/* A user may have two closed folders and is still one. */
+static void add_hidden(struct gs_slices *s, uid_t uid)
+{
+    for (size_t i = 0; i < s->n_hidden; i++)
+        if (s->hidden[i] == uid)
+            return;
+    if (s->n_hidden < GS_SLICE_HIDDEN)
+        s->hidden[s->n_hidden++] = uid;
+}
+
 /* Folders `<dir>/<prefix><uid><suffix>` of users other than us. */
 static int list_others(struct gs_slices *s, const char *dir_path, const char *prefix,
                        const char *suffix, const struct gs_proc_table *procs)
@@ -217,7 +227,7 @@ static int list_others(struct gs_slices *s, const char *dir_path, const char *pr
         (void)snprintf(base, sizeof(base), "%s/%s%s", dir_path, entry->d_name, suffix);
         rc = list_base(s, base, (uid_t)uid, procs);
         if (rc == -EACCES) {
-            s->n_hidden++;
+            add_hidden(s, (uid_t)uid);
             rc = 0;
         }
     }

@@ -32,6 +32,8 @@ struct gs_proc_table;
 #define GS_SLICE_ENDED   ".ended"
 /** `gpuslice run --join` processes that are remembered; more hold the slice as well. */
 #define GS_SLICE_MEMBERS 64
+/** Other users that are counted as not to be seen. */
+#define GS_SLICE_HIDDEN 256
 
 enum gs_slice_state {
     GS_SLICE_RUNNING, /**< a `gpuslice run` holds it */
@@ -66,7 +68,8 @@ struct gs_slice {
 struct gs_slices {
     struct gs_slice **p;
     size_t n;
-    size_t n_hidden; /**< other users whose slices, if any, cannot be read */
+    uid_t hidden[GS_SLICE_HIDDEN]; /**< other users whose slices, if any, cannot be read */
+    size_t n_hidden;
 };
 
 /** "running", "orphaned", "dead", "damaged". */

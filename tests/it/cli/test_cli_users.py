@@ -1,6 +1,7 @@
 """Several users on one machine: private slices, promises as far as they can be seen, and what top says."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -76,7 +77,8 @@ def test_top_says_what_it_cannot_see(users):
     a, b, root = users
     p = a.start("--memory", "5Gi", "--name", "mine")
     text = b.ok("top", "--once")
-    assert "mine" not in text and "Not shown: slices of 1 other user" in text
+    assert "mine  running" not in text and "sh -c" not in text
+    assert re.search(r"Not shown: slices of \d+ other user", text)  # the machine may have more than these two
     out = b("top", "--once", "--json")
     assert out.returncode == 0 and "cannot be read" in out.stderr
     assert end(p) == 0
