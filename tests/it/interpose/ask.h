@@ -27,6 +27,17 @@ extern fn_alloc cuMemAlloc_v2;
 
 #define OUT_OF_MEMORY 2
 
+/** Forked children leave by _exit, so every verdict is flushed. */
+static inline int say(const char *verdict, int rc)
+{
+    if (rc > OUT_OF_MEMORY || rc < 0)
+        printf("%s %d\n", verdict, rc);
+    else
+        puts(verdict);
+    fflush(stdout);
+    return rc == OUT_OF_MEMORY ? 0 : 1;
+}
+
 /** One word on stdout: held (refused for want of memory), escaped (granted), or what failed. */
 static inline int ask(const struct driver *cu)
 {
@@ -34,26 +45,12 @@ static inline int ask(const struct driver *cu)
     void *ctx;
     unsigned long long ptr;
     if (cu->init == NULL || cu->device_get == NULL || cu->retain == NULL || cu->set_current == NULL ||
-        cu->alloc == NULL) {
-        puts("unresolved");
-        return 1;
-    }
+        cu->alloc == NULL)
+        return say("unresolved", 1);
     if ((rc = cu->init(0)) != 0 || (rc = cu->device_get(&device, 0)) != 0 ||
-        (rc = cu->retain(&ctx, device)) != 0 || (rc = cu->set_current(ctx)) != 0) {
-        printf("setup %d\n", rc);
-        return 1;
-    }
-    if ((rc = cu->alloc(&ptr, (size_t)16 << 20)) != 0) {
-        printf("small alloc %d\n", rc);
-        return 1;
-    }
+        (rc = cu->retain(&ctx, device)) != 0 || (rc = cu->set_current(ctx)) != 0 ||
+        (rc = cu->alloc(&ptr, (size_t)16 << 20)) != 0)
+        return say("setup", rc + 1000);
     rc = cu->alloc(&ptr, (size_t)256 << 20);
-    if (rc == OUT_OF_MEMORY)
-        puts("held");
-    else if (rc == 0)
-        puts("escaped");
-    else
-        printf("alloc %d\n", rc);
-    fflush(stdout);
-    return rc == OUT_OF_MEMORY ? 0 : 1;
+    return say(rc == OUT_OF_MEMORY ? "held" : rc == 0 ? "escaped" : "failed", rc);
 }

@@ -52,10 +52,9 @@ static int mode_linked(void)
     unsigned long long ptr;
     if (cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0 || cuDevicePrimaryCtxRetain(&ctx, device) != 0 ||
         cuCtxSetCurrent(ctx) != 0 || cuMemAlloc_v2(&ptr, (size_t)16 << 20) != 0)
-        return puts("setup"), 1;
+        return say("setup", 1);
     rc = cuMemAlloc_v2(&ptr, (size_t)256 << 20);
-    puts(rc == OUT_OF_MEMORY ? "held" : rc == 0 ? "escaped" : "alloc");
-    return rc != OUT_OF_MEMORY;
+    return say(rc == OUT_OF_MEMORY ? "held" : rc == 0 ? "escaped" : "failed", rc);
 }
 
 static int mode_pointers(void)
@@ -104,7 +103,7 @@ static int mode_dlvsym_dlsym(void)
     lookup_fn *theirs = (lookup_fn *)dlvsym(RTLD_DEFAULT, "dlsym", version);
     lookup_fn *next = (lookup_fn *)dlvsym(RTLD_NEXT, "dlsym", version);
     if (theirs == NULL || theirs != next)
-        return puts("unresolved"), 1;
+        return say("unresolved", 1);
     return ask_through(theirs, driver(RTLD_NOW));
 }
 
@@ -144,13 +143,13 @@ static void *by_proc_address(void *handle, const char *name)
 static int mode_proc_address(void)
 {
     get_proc = (get_proc_fn *)dlsym(driver(RTLD_NOW), "cuGetProcAddress");
-    return get_proc == NULL ? puts("unresolved") : ask_through(by_proc_address, NULL);
+    return get_proc == NULL ? say("unresolved", 1) : ask_through(by_proc_address, NULL);
 }
 
 static int mode_proc_address_v2(void)
 {
     get_proc_v2 = (get_proc_v2_fn *)dlsym(driver(RTLD_NOW), "cuGetProcAddress_v2");
-    return get_proc_v2 == NULL ? puts("unresolved") : ask_through(by_proc_address, NULL);
+    return get_proc_v2 == NULL ? say("unresolved", 1) : ask_through(by_proc_address, NULL);
 }
 
 /* cuGetProcAddress asked for itself must not lead round the hook */
@@ -159,7 +158,7 @@ static int mode_proc_address_self(void)
     void *pfn = NULL;
     get_proc = (get_proc_fn *)dlsym(driver(RTLD_NOW), "cuGetProcAddress");
     if (get_proc == NULL || get_proc("cuGetProcAddress", &pfn, 11030, 0) != 0)
-        return puts("unresolved");
+        return say("unresolved", 1);
     get_proc = (get_proc_fn *)pfn;
     return ask_through(by_proc_address, NULL);
 }
@@ -170,7 +169,7 @@ static int run_plugin(const char *file, int flags, const char *function)
     if (plugin == NULL)
         return fprintf(stderr, "%s\n", dlerror()), 1;
     int (*fn)(void) = (int (*)(void))dlsym(plugin, function);
-    return fn == NULL ? puts("unresolved") : fn();
+    return fn == NULL ? say("unresolved", 1) : fn();
 }
 
 static int wait_for(pid_t pid)

@@ -52,9 +52,8 @@ int plugin_linked(void)
     unsigned long long ptr;
     if (cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0 || cuDevicePrimaryCtxRetain(&ctx, device) != 0 ||
         cuCtxSetCurrent(ctx) != 0 || cuMemAlloc_v2(&ptr, (size_t)16 << 20) != 0)
-        return puts("setup"), 1;
+        return say("setup", 1);
     rc = cuMemAlloc_v2(&ptr, (size_t)256 << 20);
-    puts(rc == OUT_OF_MEMORY ? "held" : rc == 0 ? "escaped" : "alloc");
-    return rc != OUT_OF_MEMORY;
+    return say(rc == OUT_OF_MEMORY ? "held" : rc == 0 ? "escaped" : "failed", rc);
 }
 #endif
