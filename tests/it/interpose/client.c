@@ -1,5 +1,6 @@
-/* A program that reaches the driver in the way its first argument names. Built several times: linked to
- * the driver or not (LINKED), with and without a procedure linkage table, dynamic or static. */
+/* A program that reaches the driver in the way its first argument names. Built several times:
+ * linked to the driver or not (LINKED), with and without a procedure linkage table, dynamic or
+ * static. */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -50,8 +51,9 @@ static int mode_linked(void)
     int device, rc;
     void *ctx;
     unsigned long long ptr;
-    if (cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0 || cuDevicePrimaryCtxRetain(&ctx, device) != 0 ||
-        cuCtxSetCurrent(ctx) != 0 || cuMemAlloc_v2(&ptr, (size_t)16 << 20) != 0)
+    if (cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0 ||
+        cuDevicePrimaryCtxRetain(&ctx, device) != 0 || cuCtxSetCurrent(ctx) != 0 ||
+        cuMemAlloc_v2(&ptr, (size_t)16 << 20) != 0)
         return say("setup", 1);
     rc = cuMemAlloc_v2(&ptr, (size_t)256 << 20);
     return say(rc == OUT_OF_MEMORY ? "held" : rc == 0 ? "escaped" : "failed", rc);
@@ -192,7 +194,8 @@ static int mode_fork(void)
 static int mode_fork_started(void)
 {
     int (*count)(int *) = (int (*)(int *))dlsym(driver(RTLD_NOW), "cuDeviceGetCount");
-    size_t (*total)(void *, int) = (size_t(*)(void *, int))dlsym(driver(RTLD_NOW), "cuDeviceTotalMem_v2");
+    size_t (*total)(void *, int) =
+        (size_t(*)(void *, int))dlsym(driver(RTLD_NOW), "cuDeviceTotalMem_v2");
     size_t bytes;
     int n;
     (void)count(&n);

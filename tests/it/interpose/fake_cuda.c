@@ -1,5 +1,5 @@
-/* A driver of a dozen functions that grants everything and whose symbols carry a version, which real
- * drivers' do not. `mock` builds give it another name: a library that is not the driver. */
+/* A driver of a dozen functions that grants everything and whose symbols carry a version, which
+ * real drivers' do not. `mock` builds give it another name: a library that is not the driver. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -9,7 +9,8 @@ int plugin_next(void);
 int plugin_linked(void);
 int plugin_pointers(void);
 
-/* through the plugin's own reference to dlopen and dlsym, which RTLD_DEEPBIND binds to the C library */
+/* through the plugin's own reference to dlopen and dlsym, which RTLD_DEEPBIND binds to the C
+ * library */
 int plugin_lookup(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW);
@@ -50,8 +51,9 @@ int plugin_linked(void)
     int device, rc;
     void *ctx;
     unsigned long long ptr;
-    if (cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0 || cuDevicePrimaryCtxRetain(&ctx, device) != 0 ||
-        cuCtxSetCurrent(ctx) != 0 || cuMemAlloc_v2(&ptr, (size_t)16 << 20) != 0)
+    if (cuInit(0) != 0 || cuDeviceGet(&device, 0) != 0 ||
+        cuDevicePrimaryCtxRetain(&ctx, device) != 0 || cuCtxSetCurrent(ctx) != 0 ||
+        cuMemAlloc_v2(&ptr, (size_t)16 << 20) != 0)
         return say("setup", 1);
     rc = cuMemAlloc_v2(&ptr, (size_t)256 << 20);
     return say(rc == OUT_OF_MEMORY ? "held" : rc == 0 ? "escaped" : "failed", rc);
