@@ -353,7 +353,7 @@ void gs_meter_synchronized(void)
             gs_pool_reconcile(dev);
 }
 
-static bool has_room(uint32_t dev, uint64_t bytes)
+bool gs_meter_has_room(uint32_t dev, uint64_t bytes)
 {
     uint64_t limit = gs_gate_limit(dev);
 
@@ -368,10 +368,10 @@ int gs_pool_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const c
         return gs_gate_reserve(dev, bytes, charge, what);
     /* Look before asking: a refusal by the gate is logged and counted, one that a trim avoids is
      * none. */
-    if (!has_room(dev, bytes) && bytes <= gs_gate_limit(dev)) {
+    if (!gs_meter_has_room(dev, bytes) && bytes <= gs_gate_limit(dev)) {
         each(GS_OBJ_POOL, dev, look);
         each(GS_OBJ_GRAPH, dev, look);
-        if (!has_room(dev, bytes)) {
+        if (!gs_meter_has_room(dev, bytes)) {
             each(GS_OBJ_POOL, dev, trim);
             each(GS_OBJ_GRAPH, dev, trim);
         }

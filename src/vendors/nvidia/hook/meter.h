@@ -19,10 +19,8 @@
 #include "hook/track.h"
 #include "vendors/nvidia/hook/device.h"
 
-#define GS_METER_CREATED 1u /**< the program made it and can destroy it: its pointers are tracked  \
-                             */
-#define GS_METER_EXEMPT 2u  /**< host memory: never charged */
-#define GS_METER_ZOMBIE 4u  /**< destroyed while pointers lived; key is ours, refs counts them */
+#define GS_METER_EXEMPT 1u /**< host memory: never charged */
+#define GS_METER_ZOMBIE 2u /**< destroyed while pointers lived; key is ours, refs counts them */
 /** Card the store is on: CUDA ordinal, in the flags. */
 #define GS_METER_ORDINAL_SHIFT  8
 #define GS_METER_ORDINAL(flags) ((flags) >> GS_METER_ORDINAL_SHIFT & 0xffu)
@@ -31,6 +29,9 @@ struct gs_meter {
     enum gs_obj_kind kind;
     uint64_t key;
 };
+
+/** Would the gate grant this, as far as one look tells? */
+bool gs_meter_has_room(uint32_t dev, uint64_t bytes);
 
 /** Begin to meter a store; keeps what there is when it is known already. Returns 0 or -ENOMEM. */
 GS_WUR int gs_meter_open(struct gs_meter m, const struct gs_device *device, uint32_t flags);
@@ -50,7 +51,8 @@ int gs_meter_settle(struct gs_meter m, uint64_t bytes, const char *what);
 /** Move `bytes` of the store's charge to a share, or take them back into it. */
 void gs_meter_shared(struct gs_meter m, uint64_t bytes, bool add);
 
-/** A synchronisation happened: stores that were freed into may have shrunk. One load while none was. */
+/** A synchronisation happened: stores that were freed into may have shrunk. One load while none
+ * was. */
 void gs_meter_synchronized(void);
 /** Something was freed into a store: a later look may find it smaller. */
 void gs_meter_freed(void);

@@ -8,18 +8,22 @@
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/graph.h"
 #include "vendors/nvidia/hook/meter.h"
+#include "vendors/nvidia/hook/pool_map.h"
 #include "vendors/nvidia/hook/pool_ptr.h"
 #include "vendors/nvidia/hook/stream.h"
 
 /* Bodies of the stream-ordered allocator. A pool's charge is what it has reserved on the card, not
- * what its pointers use; the pointers of the default pools are therefore not tracked at all. */
+ * what its pointers use; the pointers tell where there is room left (pool_map.h). */
 
-/* Real pools grow by 32 MiB for small requests (seen with drivers 470 to 550 as
- * RESERVED_MEM_CURRENT after the first allocation). Used as the worst case until this card has
- * shown its own step. */
-#define USUAL_STEP (32ull << 20)
+/* Real pools take 32 MiB for a small request (RESERVED_MEM_CURRENT after the first allocation,
+ * drivers 470 to 550) and what a large one needs. Assumed until this card has shown its own way: a
+ * slice with less room than that cannot start a pool, as on a card with less memory. */
+#define USUAL_CHUNK (32ull << 20)
 
-static uint64_t steps[GS_DEVICE_ORDINALS]; /* 0: not learnt */
+/* What was learnt, per ordinal: 0 nothing yet. */
+static uint64_t small_chunk[GS_DEVICE_ORDINALS]; /* most that a small request made a pool grow by */
+static uint64_t large_step[GS_DEVICE_ORDINALS];  /* large requests are rounded up to this */
+static uint32_t mistrusted[GS_DEVICE_ORDINALS];  /* the driver grew a pool where a hole was seen */
 
 struct request {
     gs_fn_cuMemAllocAsync *plain; /* one of the two is set */
@@ -49,35 +53,49 @@ static uint64_t round_up(uint64_t bytes, uint64_t step)
 /* The most that the pool may grow by for this request. */
 static uint64_t worst_case(const struct gs_device *device, uint64_t bytes)
 {
-    uint64_t step = __atomic_load_n(&steps[device->ordinal], __ATOMIC_RELAXED);
     uint64_t least = gs_device_round(device, bytes);
-    uint64_t usual, limit;
+    uint64_t chunk = __atomic_load_n(&small_chunk[device->ordinal], __ATOMIC_RELAXED);
+    uint64_t step = __atomic_load_n(&large_step[device->ordinal], __ATOMIC_RELAXED);
 
-    if (step != 0)
-        return round_up(bytes, step);
-    usual = round_up(least, USUAL_STEP);
-    limit = gs_gate_limit(device->ledger);
-    /* Near the limit the usual step must not refuse what may fit: growth is checked after the call.
-     */
-    if (limit != UINT64_MAX && (usual > limit || gs_gate_used(device->ledger) > limit - usual))
-        return least;
-    return usual;
+    if (bytes > USUAL_CHUNK)
+        return step == 0 ? least : round_up(least, step);
+    if (chunk == 0)
+        chunk = gs_device_round(device, USUAL_CHUNK);
+    return least > chunk ? least : chunk;
 }
 
-/* Learn the step from an allocation that made the pool grow by `grown`. */
-static void learn_step(const struct gs_device *device, uint64_t bytes, uint64_t grown)
+/* Learn from a request that alone made the pool grow by `grown`. */
+static void learn(const struct gs_device *device, uint64_t bytes, uint64_t grown)
 {
-    uint64_t step = device->granularity;
     uint64_t least = gs_device_round(device, bytes);
-    uint64_t known = __atomic_load_n(&steps[device->ordinal], __ATOMIC_RELAXED);
+    uint64_t step = device->granularity;
 
-    /* A request that ends on the usual step tells nothing about the step. */
-    if (grown < least || round_up(least, USUAL_STEP) == least)
+    if (grown < least)
+        return; /* some of it was there */
+    if (bytes <= USUAL_CHUNK) {
+        if (grown > __atomic_load_n(&small_chunk[device->ordinal], __ATOMIC_RELAXED))
+            __atomic_store_n(&small_chunk[device->ordinal], grown, __ATOMIC_RELAXED);
         return;
-    while (step < grown && round_up(bytes, step) < grown)
+    }
+    while (step < grown && round_up(least, step) < grown)
         step *= 2;
-    if (step > known)
-        __atomic_store_n(&steps[device->ordinal], step, __ATOMIC_RELAXED);
+    if (step > __atomic_load_n(&large_step[device->ordinal], __ATOMIC_RELAXED))
+        __atomic_store_n(&large_step[device->ordinal], step, __ATOMIC_RELAXED);
+}
+
+/* No room for growth, but for this request within what the pool has? Then the driver is asked
+ * without a reservation; should it grow the pool all the same, that is undone and not tried again.
+ */
+static bool fits_inside(const struct request *r, const struct gs_device *device, struct gs_meter m)
+{
+    const struct gs_driver *driver = gs_driver_cuda();
+    uint64_t reserved;
+
+    return __atomic_load_n(&mistrusted[device->ordinal], __ATOMIC_RELAXED) == 0 &&
+           driver->cuMemPoolGetAttribute != NULL &&
+           driver->cuMemPoolGetAttribute(r->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                         &reserved) == CUDA_SUCCESS &&
+           gs_pool_map_has_hole(m, reserved, r->bytes);
 }
 
 /* The pool had to grow beyond the limit: take the allocation back. */
@@ -95,32 +113,47 @@ static CUresult undo(const struct request *r, struct gs_meter m)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* The driver has given the memory: books, and what there is to learn. */
+static CUresult book(const struct request *r, const struct gs_device *device, struct gs_meter m,
+                     const struct gs_obj *before, uint64_t reserved)
+{
+    struct gs_obj after;
+    int rc = gs_meter_settle(m, reserved, r->what);
+
+    if (rc != 0 && reserved == 0)
+        __atomic_store_n(&mistrusted[device->ordinal], 1, __ATOMIC_RELAXED);
+    /* Growth has one cause where no other call was under way since before. */
+    if (gs_track_get(m.kind, m.key, &after) && after.refs == before->refs + 1 && before->aux == 0 &&
+        after.aux == 0 && after.bytes > before->bytes) {
+        learn(device, r->bytes, after.bytes - before->bytes);
+        if (rc == 0)
+            gs_pool_map_grew(m, *r->dptr, after.bytes - before->bytes);
+    }
+    if (rc != 0 || gs_pool_ptr_note(*r->dptr, r->bytes, m, device) != 0)
+        return undo(r, m);
+    return CUDA_SUCCESS;
+}
+
 static CUresult alloc_charged(const struct request *r, const struct gs_device *device,
                               struct gs_meter m, const struct gs_obj *pool)
 {
     uint64_t worst = worst_case(device, r->bytes);
-    uint64_t before = pool->bytes;
-    struct gs_obj after;
     CUresult result;
-    int rc = gs_meter_reserve(m, pool->dev, worst, r->what);
 
-    if (rc != 0)
-        return gs_device_result(rc);
+    if (!gs_meter_has_room(pool->dev, worst) && fits_inside(r, device, m)) {
+        worst = 0;
+    } else {
+        int rc = gs_meter_reserve(m, pool->dev, worst, r->what);
+
+        if (rc != 0)
+            return gs_device_result(rc);
+    }
     result = forward(r);
     if (result != CUDA_SUCCESS) {
         gs_meter_cancel(m, worst);
         return result;
     }
-    rc = gs_meter_settle(m, worst, r->what);
-    if (gs_track_get(m.kind, m.key, &after) && after.refs == pool->refs + 1 && pool->aux == 0 &&
-        after.bytes > before)
-        learn_step(device, r->bytes, after.bytes - before);
-    if (rc != 0)
-        return undo(r, m);
-    if ((pool->flags & GS_METER_CREATED) != 0 &&
-        gs_pool_ptr_note(*r->dptr, r->bytes, m, device) != 0)
-        return undo(r, m);
-    return CUDA_SUCCESS;
+    return book(r, device, m, pool, worst);
 }
 
 /* Which card an unknown pool is on; NULL with *ret_exempt set for host memory. */
@@ -222,7 +255,7 @@ CUresult gs_nv_mem_pool_create(gs_fn_cuMemPoolCreate *real, CUmemoryPool *pool,
     const struct gs_device *device = NULL;
     struct gs_device_here here;
     CUresult result = real(pool, poolProps);
-    uint32_t flags = GS_METER_CREATED;
+    uint32_t flags = 0;
     struct gs_meter m;
 
     if (result != CUDA_SUCCESS || pool == NULL || poolProps == NULL)

@@ -7,6 +7,7 @@
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/pool.h"
+#include "vendors/nvidia/hook/pool_map.h"
 
 #define GRAIN      512u /* what the driver rounds a pool's allocations to */
 #define BATCH      64
@@ -29,7 +30,6 @@ int gs_pool_ptr_note(CUdeviceptr ptr, uint64_t bytes, struct gs_meter pool,
         .aux = pool.key,
         .dev = device->ledger,
         .share = -1,
-        .refs = 1,
     };
 
     __atomic_store_n(&followed, 1, __ATOMIC_RELAXED);
@@ -66,6 +66,7 @@ void gs_pool_ptr_orphan(struct gs_meter pool, const struct gs_obj *obj)
     struct pointers p = {.pool = pool.key};
     struct gs_obj dead = *obj;
 
+    gs_pool_map_forget(pool);
     gs_track_each(GS_OBJ_ASYNC, collect, &p);
     dead.flags |= GS_METER_ZOMBIE;
     dead.refs = (uint32_t)p.total;
@@ -81,6 +82,30 @@ void gs_pool_ptr_orphan(struct gs_meter pool, const struct gs_obj *obj)
         p.n = 0;
         gs_track_each(GS_OBJ_ASYNC, collect, &p);
     }
+}
+
+struct shared {
+    uint64_t pool;
+    uint64_t start;
+    uint64_t bytes;
+    bool found;
+};
+
+static void find_shared(uint64_t key, const struct gs_obj *obj, void *arg)
+{
+    struct shared *s = arg;
+
+    if (obj->aux == s->pool && obj->refs != 0 && key >= s->start && key - s->start < s->bytes)
+        s->found = true;
+}
+
+/* Does an exported pointer answer for this chunk already? */
+static bool is_shared(struct gs_meter pool, uint64_t start, uint64_t bytes)
+{
+    struct shared s = {pool.key, start, bytes, false};
+
+    gs_track_each(GS_OBJ_ASYNC, find_shared, &s);
+    return s.found;
 }
 
 static int drop_ref(struct gs_obj *obj, void *arg)
@@ -102,7 +127,7 @@ static void gone(const struct gs_obj *obj)
     gs_meter_freed();
     if (obj->share >= 0) {
         /* The pool still holds the page: back into its charge before the share goes. */
-        gs_meter_shared(pool, obj->bytes, false);
+        gs_meter_shared(pool, (uint64_t)obj->refs * GRAIN, false);
         (void)gs_meter_settle(pool, 0, NULL); /* without `what` it cannot fail */
         gs_share_leave(obj->share);
     }
@@ -167,32 +192,57 @@ CUresult gs_nv_mem_free_async(gs_fn_cuMemFreeAsync *real, CUdeviceptr dptr, CUst
 
 struct mark {
     int32_t share;
+    uint32_t grains;
 };
 
 static int set_share(struct gs_obj *obj, void *arg)
 {
-    obj->share = ((const struct mark *)arg)->share;
+    const struct mark *mark = arg;
+
+    obj->share = mark->share;
+    obj->refs = mark->grains;
     return 0;
+}
+
+/* Bytes that stay on the card with an exported pointer: its chunk, which the first exported pointer
+ * of the chunk answers for. */
+static uint64_t kept_by(struct gs_meter pool, CUdeviceptr ptr, const struct gs_obj *obj)
+{
+    const struct gs_device *device;
+    struct gs_obj meter;
+    uint64_t start, bytes = gs_pool_map_chunk(pool, ptr, &start);
+
+    if (bytes != 0)
+        return is_shared(pool, start, bytes) ? 0 : bytes;
+    if (!gs_track_get(pool.kind, pool.key, &meter) ||
+        (device = gs_device_known(GS_METER_ORDINAL(meter.flags))) == NULL)
+        return obj->bytes;
+    return gs_device_round(device, obj->bytes);
 }
 
 CUresult gs_nv_mem_pool_export_pointer(gs_fn_cuMemPoolExportPointer *real,
                                        CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
     CUresult result = real(shareData_out, ptr);
+    struct gs_meter pool = {GS_OBJ_POOL, 0};
     struct gs_obj obj;
     struct mark mark;
+    uint64_t bytes;
 
     if (result != CUDA_SUCCESS || shareData_out == NULL || !gs_track_get(GS_OBJ_ASYNC, ptr, &obj) ||
-        obj.share >= 0)
+        obj.share >= 0 || (obj.aux & ZOMBIE_KEY) != 0)
         return result;
-    mark.share = gs_share_publish(obj.dev, obj.bytes,
-                                  gs_share_key_of(shareData_out, sizeof(*shareData_out)));
+    pool.key = obj.aux;
+    bytes = kept_by(pool, ptr, &obj);
+    mark.share =
+        gs_share_publish(obj.dev, bytes, gs_share_key_of(shareData_out, sizeof(*shareData_out)));
     if (mark.share < 0)
         return result; /* no room in the table: the charge stays with this process */
-    gs_meter_shared((struct gs_meter){GS_OBJ_POOL, obj.aux}, obj.bytes, true);
+    mark.grains = (uint32_t)(bytes / GRAIN);
+    gs_meter_shared(pool, bytes, true);
     (void)gs_track_update(GS_OBJ_ASYNC, ptr, set_share,
-                          &mark); /* freed meanwhile: a caller's race */
-    (void)gs_meter_settle((struct gs_meter){GS_OBJ_POOL, obj.aux}, 0, NULL); /* cannot fail */
+                          &mark);         /* freed meanwhile: a caller's race */
+    (void)gs_meter_settle(pool, 0, NULL); /* without `what` it cannot fail */
     return result;
 }
 
@@ -235,7 +285,7 @@ CUresult gs_nv_mem_pool_import(gs_fn_cuMemPoolImportFromShareableHandle *real,
     /* Its memory is the exporter's, and nothing can be allocated from it: known as not charged.
      * Should that not be noted, nothing else changes. */
     m.key = (uint64_t)(uintptr_t)*pool_out;
-    if (gs_meter_open(m, NULL, GS_METER_CREATED | GS_METER_EXEMPT) != 0)
+    if (gs_meter_open(m, NULL, GS_METER_EXEMPT) != 0)
         gs_meter_freed();
     return result;
 }

@@ -1,0 +1,209 @@
+#include "vendors/nvidia/hook/pool_map.h"
+
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "hook/track.h"
+
+#define CHUNK_BIT    (1ull << 61) /* addresses end at 2^57 */
+#define MAX_CHUNKS   128u
+#define MAX_POINTERS 65536u
+#define GRAIN        512u   /* the least the driver cuts */
+#define MAX_PIECES   65536u /* pieces of a large chunk are coarser than the grain */
+
+struct pointer {
+    uint64_t start;
+    uint64_t bytes;
+};
+
+struct chunk {
+    uint64_t start;
+    uint64_t bytes;
+    uint32_t live;
+};
+
+struct map {
+    uint64_t pool;
+    uint32_t n_chunks;
+    uint32_t n;
+    bool full; /* more than there is room for */
+    struct chunk chunk[MAX_CHUNKS];
+    struct pointer pointer[MAX_POINTERS];
+};
+
+void gs_pool_map_grew(struct gs_meter pool, uint64_t ptr, uint64_t bytes)
+{
+    struct gs_obj obj = {.bytes = bytes,
+                         .aux = pool.key,
+                         .dev = GS_DEVICE_NONE,
+                         .share = -1,
+                         .flags = GS_METER_EXEMPT};
+
+    if (gs_track_put(GS_OBJ_POOL, ptr | CHUNK_BIT, &obj) != 0)
+        gs_meter_freed(); /* not known, so never predicted */
+}
+
+static void add_chunk(uint64_t key, const struct gs_obj *obj, void *arg)
+{
+    struct map *map = arg;
+
+    if ((key & CHUNK_BIT) == 0 || obj->aux != map->pool)
+        return;
+    if (map->n_chunks == MAX_CHUNKS) {
+        map->full = true;
+        return;
+    }
+    map->chunk[map->n_chunks++] = (struct chunk){key & ~CHUNK_BIT, obj->bytes, 0};
+}
+
+static void add_pointer(uint64_t key, const struct gs_obj *obj, void *arg)
+{
+    struct map *map = arg;
+
+    if (obj->aux != map->pool)
+        return;
+    if (map->n == MAX_POINTERS) {
+        map->full = true;
+        return;
+    }
+    map->pointer[map->n++] = (struct pointer){key, obj->bytes};
+}
+
+static bool is_in(const struct chunk *chunk, uint64_t at)
+{
+    return at >= chunk->start && at - chunk->start < chunk->bytes;
+}
+
+/* In place and without memory of its own, as a hook must. */
+static void sort(struct pointer *p, uint32_t n)
+{
+    for (uint32_t gap = n / 2; gap != 0; gap /= 2)
+        for (uint32_t i = gap; i < n; i++) {
+            struct pointer x = p[i];
+            uint32_t k = i;
+
+            for (; k >= gap && p[k - gap].start > x.start; k -= gap)
+                p[k] = p[k - gap];
+            p[k] = x;
+        }
+}
+
+/* Forget chunks that a trim took: all without pointers, when the rest is what the pool holds. */
+static bool match(struct map *map, uint64_t reserved)
+{
+    uint64_t all = 0, occupied = 0;
+
+    for (uint32_t i = 0; i < map->n_chunks; i++) {
+        struct chunk *chunk = &map->chunk[i];
+
+        for (uint32_t k = 0; k < map->n; k++)
+            chunk->live += is_in(chunk, map->pointer[k].start) ? 1 : 0;
+        all += chunk->bytes;
+        occupied += chunk->live != 0 ? chunk->bytes : 0;
+    }
+    if (all == reserved)
+        return true;
+    if (occupied != reserved)
+        return false;
+    for (uint32_t i = 0; i < map->n_chunks;) {
+        struct gs_obj gone;
+
+        if (map->chunk[i].live != 0) {
+            i++;
+            continue;
+        }
+        (void)gs_track_take(GS_OBJ_POOL, map->chunk[i].start | CHUNK_BIT, &gone);
+        map->chunk[i] = map->chunk[--map->n_chunks];
+    }
+    return true;
+}
+
+static uint64_t up(uint64_t v, uint64_t to)
+{
+    return (v + to - 1) / to * to;
+}
+
+static bool chunk_has_hole(const struct map *map, const struct chunk *chunk, uint64_t bytes)
+{
+    uint64_t piece = GRAIN, at = 0;
+
+    while (chunk->bytes / piece > MAX_PIECES)
+        piece *= 2;
+    if (bytes > chunk->bytes)
+        return false;
+    bytes = up(bytes, piece);
+    for (uint32_t i = 0; i < map->n; i++) {
+        uint64_t start;
+
+        if (!is_in(chunk, map->pointer[i].start))
+            continue;
+        start = map->pointer[i].start - chunk->start;
+        if (start >= at && start - at >= bytes)
+            return true;
+        at = up(start + map->pointer[i].bytes, piece);
+    }
+    return chunk->bytes >= at && chunk->bytes - at >= bytes;
+}
+
+bool gs_pool_map_has_hole(struct gs_meter pool, uint64_t reserved, uint64_t bytes)
+{
+    struct map *map =
+        mmap(NULL, sizeof(*map), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool found = false;
+
+    if (map == MAP_FAILED)
+        return false;
+    map->pool = pool.key;
+    gs_track_each(GS_OBJ_POOL, add_chunk, map);
+    gs_track_each(GS_OBJ_ASYNC, add_pointer, map);
+    if (!map->full && map->n_chunks != 0 && match(map, reserved)) {
+        sort(map->pointer, map->n);
+        for (uint32_t i = 0; i < map->n_chunks && !found; i++)
+            found = chunk_has_hole(map, &map->chunk[i], bytes);
+    }
+    munmap(map, sizeof(*map));
+    return found;
+}
+
+struct search {
+    uint64_t pool;
+    uint64_t ptr;
+    struct chunk found;
+    uint32_t n;
+    uint64_t key[MAX_CHUNKS];
+};
+
+static void find_chunk(uint64_t key, const struct gs_obj *obj, void *arg)
+{
+    struct search *s = arg;
+    struct chunk chunk = {key & ~CHUNK_BIT, obj->bytes, 0};
+
+    if ((key & CHUNK_BIT) == 0 || obj->aux != s->pool)
+        return;
+    if (is_in(&chunk, s->ptr))
+        s->found = chunk;
+    if (s->n < MAX_CHUNKS)
+        s->key[s->n++] = key;
+}
+
+uint64_t gs_pool_map_chunk(struct gs_meter pool, uint64_t ptr, uint64_t *ret_start)
+{
+    struct search s = {.pool = pool.key, .ptr = ptr};
+
+    gs_track_each(GS_OBJ_POOL, find_chunk, &s);
+    *ret_start = s.found.start;
+    return s.found.bytes;
+}
+
+void gs_pool_map_forget(struct gs_meter pool)
+{
+    struct search s = {.pool = pool.key};
+    struct gs_obj gone;
+
+    do {
+        s.n = 0;
+        gs_track_each(GS_OBJ_POOL, find_chunk, &s);
+        for (uint32_t i = 0; i < s.n; i++)
+            (void)gs_track_take(GS_OBJ_POOL, s.key[i], &gone);
+    } while (s.n == MAX_CHUNKS);
+}

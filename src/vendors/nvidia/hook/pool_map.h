@@ -1,0 +1,21 @@
+#pragma once
+/* Where a pool's memory lies: the chunks it has grown by and the pointers in them. Asked only where
+ * the slice has no room for another chunk: an allocation that fits into a hole needs none.
+ *
+ * GS_OBJ_POOL, key = start address with bit 61: bytes = length; aux = key of the pool's meter; not
+ * charged by itself. A chunk is known when exactly one call made the pool grow; a pool with growth
+ * that nobody can be named for is not predicted. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vendors/nvidia/hook/meter.h"
+
+/** The call that returned `ptr` alone made the pool grow by `bytes`. */
+void gs_pool_map_grew(struct gs_meter pool, uint64_t ptr, uint64_t bytes);
+/** Is there a hole for `bytes` in a pool that holds `reserved`? Slow: looks at every pointer. */
+bool gs_pool_map_has_hole(struct gs_meter pool, uint64_t reserved, uint64_t bytes);
+/** Length of the chunk around `ptr`, its start in *ret_start; 0 unknown. */
+uint64_t gs_pool_map_chunk(struct gs_meter pool, uint64_t ptr, uint64_t *ret_start);
+/** The pool is gone. */
+void gs_pool_map_forget(struct gs_meter pool);
