@@ -25,12 +25,13 @@ struct fake_world fake;
 
 int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what)
 {
-    struct fake_device *d = &fake.device[dev];
+    struct fake_device *d;
     uint64_t used;
 
     (void)what;
     if (dev >= FAKE_DEVICES)
         return -ENODEV;
+    d = &fake.device[dev];
     used = d->held + d->extra;
     if (bytes > d->limit || used > d->limit - bytes)
         return -ENOMEM;

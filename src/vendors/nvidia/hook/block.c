@@ -159,7 +159,8 @@ static struct block *block_new(struct place *place, const struct gs_block_owner 
         if (block == NULL)
             return NULL;
     }
-    memset(block, 0, sizeof(*block) + words * sizeof(uint64_t));
+    /* `used` is clear already: fresh pages, or a block whose last piece was removed */
+    memset(block, 0, sizeof(*block));
     block->key = key;
     block->serial = owner->serial;
     block->family = owner->family;
