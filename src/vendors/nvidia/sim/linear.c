@@ -311,3 +311,27 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
     *total = total_bytes < UINT_MAX ? (unsigned int)total_bytes : UINT_MAX;
     return CUDA_SUCCESS;
 }
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    GS_SIM_ENTER_READY();
+    uint64_t free_bytes, total_bytes;
+    CUresult rc = bytes ? gs_context_check_device(dev) : CUDA_ERROR_INVALID_VALUE;
+    if (rc)
+        return rc;
+    gs_card_info(gs_process_device_card(dev), &free_bytes, &total_bytes);
+    *bytes = total_bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+    size_t total_bytes;
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = cuDeviceTotalMem_v2(&total_bytes, dev);
+    if (rc)
+        return rc;
+    *bytes = total_bytes < UINT_MAX ? (unsigned int)total_bytes : UINT_MAX;
+    return CUDA_SUCCESS;
+}
