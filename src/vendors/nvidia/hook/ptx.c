@@ -110,23 +110,23 @@ static uint64_t type_bytes(const char *word)
 {
     const char *digits = word + 2;
 
-    if (!strcmp(word, ".pred"))
+    if (strcmp(word, ".pred") == 0)
         return 1;
-    if (!strcmp(word, ".bf16") || !strcmp(word, ".f16"))
+    if (strcmp(word, ".bf16") == 0 || strcmp(word, ".f16") == 0)
         return 2;
-    if (!strcmp(word, ".f16x2") || !strcmp(word, ".bf16x2"))
+    if (strcmp(word, ".f16x2") == 0 || strcmp(word, ".bf16x2") == 0)
         return 4;
     if (word[0] != '.' || word[1] == '\0' || !strchr("busf", word[1]))
         return 0;
-    if (!strcmp(digits, "8"))
+    if (strcmp(digits, "8") == 0)
         return 1;
-    if (!strcmp(digits, "16"))
+    if (strcmp(digits, "16") == 0)
         return 2;
-    if (!strcmp(digits, "32"))
+    if (strcmp(digits, "32") == 0)
         return 4;
-    if (!strcmp(digits, "64"))
+    if (strcmp(digits, "64") == 0)
         return 8;
-    return !strcmp(digits, "128") ? 16 : 0;
+    return strcmp(digits, "128") == 0 ? 16 : 0;
 }
 
 static uint64_t times(uint64_t a, uint64_t b)
@@ -152,10 +152,12 @@ static uint64_t variable_bytes(struct text *text)
     int c;
 
     for (c = next_word(text, word); c == '.'; c = next_word(text, word)) {
-        if (!strcmp(word, ".align"))
+        if (strcmp(word, ".align") == 0)
             (void)next_word(text, word);
-        else if (!strcmp(word, ".v2") || !strcmp(word, ".v4"))
-            vector = (uint64_t)(word[2] - '0');
+        else if (strcmp(word, ".v2") == 0)
+            vector = 2;
+        else if (strcmp(word, ".v4") == 0)
+            vector = 4;
         else if (type_bytes(word) != 0)
             element = type_bytes(word);
     }
@@ -185,16 +187,16 @@ uint64_t gs_ptx_bytes(const struct gs_cubin_source *source, uint64_t offset)
     int depth = 0;
     int c = next_word(&text, word);
 
-    if (c == END || strcmp(word, ".version"))
+    if (c == END || strcmp(word, ".version") != 0)
         return 0;
     for (; c != END; c = next_word(&text, word)) {
         if (c == '{' || c == '(') /* a parameter may be a pointer to `.global` */
             depth++;
         else if (c == '}' || c == ')')
             depth--;
-        else if (depth == 0 && !strcmp(word, ".extern"))
+        else if (depth == 0 && strcmp(word, ".extern") == 0)
             external = true;
-        else if (depth == 0 && (!strcmp(word, ".global") || !strcmp(word, ".const"))) {
+        else if (depth == 0 && (strcmp(word, ".global") == 0 || strcmp(word, ".const") == 0)) {
             uint64_t bytes = variable_bytes(&text);
             sum = external ? sum : plus(sum, bytes);
             external = false;
