@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "contract/reason.h"
 #include "fake_card.h"
 #include "vendors/nvidia/hook/bodies.h"
 
@@ -79,6 +80,7 @@ static void a_limit_below_the_cost(void **state)
     assert_int_equal(gs_nv_ctx_create(fake_ctx_create, &context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(fake.device[0].taken, 0);
     assert_int_equal(fake.device[0].extra, 0);
+    assert_int_equal(fake.last_reason, GS_REASON_CONTEXT_OVER_LIMIT);
     assert_int_equal(gs_nv_primary_ctx_retain(fake_primary_retain, &context, 0),
                      CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(fake.device[0].primary_refs, 0);

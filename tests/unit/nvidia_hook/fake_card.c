@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "hook/engine.h"
+#include "hook/ring.h"
 #include "hook/share.h"
 #include "vendors/nvidia/hook/block.h"
 #include "vendors/nvidia/hook/context.h"
@@ -89,6 +90,12 @@ void gs_gate_set_context_bytes(uint32_t dev, uint64_t bytes)
 uint64_t gs_gate_context_bytes(uint32_t dev)
 {
     return dev < FAKE_DEVICES ? fake.device[dev].context_bytes : 0;
+}
+
+void gs_ring_log(enum gs_reason reason, uint32_t dev, const char *what, const uint64_t arg[4])
+{
+    (void)dev, (void)what, (void)arg;
+    fake.last_reason = (int)reason;
 }
 
 int gs_share_publish(uint32_t dev, uint64_t bytes, struct gs_share_key key)

@@ -44,6 +44,7 @@ struct fake_world {
     uint64_t module_bytes; /**< what loading code takes */
     size_t heap_limit;
     int track_full;
+    int last_reason; /**< written to the log */
 };
 extern struct fake_world fake;
 

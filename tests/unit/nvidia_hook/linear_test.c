@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "contract/reason.h"
 #include "fake_card.h"
 #include "vendors/nvidia/hook/bodies.h"
 
@@ -200,6 +201,7 @@ static void our_own_table_is_full(void **state)
     assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &ptr, 4 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(fake.device[0].taken, 0);
     assert_int_equal(fake.device[0].held, 0);
+    assert_int_equal(fake.last_reason, GS_REASON_TRACK_FULL);
 }
 
 static void no_limit_still_counts(void **state)

@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 #include "hook/gate.h"
+#include "hook/ring.h"
 #include "hook/track.h"
 #include "vendors/nvidia/hook/array.h"
 #include "vendors/nvidia/hook/device.h"
@@ -172,6 +173,7 @@ static CUresult create(const struct creation *creation, const CUDA_ARRAY3D_DESCR
     if (result == CUDA_SUCCESS) {
         if (gs_track_put(creation->kind, *(uintptr_t *)creation->handle, &obj) == 0)
             return CUDA_SUCCESS;
+        gs_ring_log(GS_REASON_TRACK_FULL, obj.dev, creation->what, NULL);
         destroy(creation);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "hook/gate.h"
+#include "hook/ring.h"
 #include "hook/track.h"
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/device.h"
@@ -101,6 +102,18 @@ static void context_gone(const struct gs_obj *context)
 
 /* ---- what one costs ---- */
 
+/* Reserve what one context costs; where even an empty slice had no room, the log says why. */
+static int reserve_cost(const struct gs_device *device, uint64_t cost, const char *what)
+{
+    int rc = gs_pool_reserve(device->ledger, cost, GS_CHARGE_EXTRA, what);
+    uint64_t limit = gs_gate_limit(device->ledger);
+
+    if (rc == -ENOMEM && limit < cost)
+        gs_ring_log(GS_REASON_CONTEXT_OVER_LIMIT, device->ledger, what,
+                    (uint64_t[4]){cost, 0, limit, 0});
+    return rc;
+}
+
 /* A context about to be made. */
 struct making {
     const struct gs_device *device;
@@ -125,7 +138,7 @@ static CUresult begin(struct making *making)
     making->reserved = cost == LEARNT_NOTHING ? 0 : cost;
     if (making->reserved == 0)
         return CUDA_SUCCESS;
-    return gs_device_result(gs_pool_reserve(dev, making->reserved, GS_CHARGE_EXTRA, making->what));
+    return gs_device_result(reserve_cost(making->device, making->reserved, making->what));
 }
 
 static void cancel(const struct making *making)
@@ -168,7 +181,7 @@ static CUresult finish(struct making *making)
         gs_gate_set_context_bytes(dev, cost == 0 ? LEARNT_NOTHING : cost);
     else if (learnt != 0 && !making->exact)
         cost = learnt == LEARNT_NOTHING ? 0 : learnt; /* another process was faster */
-    if (cost != 0 && gs_pool_reserve(dev, cost, GS_CHARGE_EXTRA, making->what) != 0)
+    if (cost != 0 && reserve_cost(making->device, cost, making->what) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     making->reserved = cost;
     return CUDA_SUCCESS;
@@ -197,7 +210,10 @@ static int book(const struct making *making, CUcontext context)
     if (gs_track_update(GS_OBJ_CONTEXT, (uintptr_t)context, add_bytes, &bytes) >= 0)
         return 0;
     obj.aux = gs_device_new_serial();
-    return gs_track_put(GS_OBJ_CONTEXT, (uintptr_t)context, &obj);
+    if (gs_track_put(GS_OBJ_CONTEXT, (uintptr_t)context, &obj) == 0)
+        return 0;
+    gs_ring_log(GS_REASON_TRACK_FULL, obj.dev, making->what, NULL);
+    return -ENOMEM;
 }
 
 /* ---- create and destroy ---- */

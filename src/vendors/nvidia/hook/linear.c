@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "hook/gate.h"
+#include "hook/ring.h"
 #include "hook/track.h"
 #include "vendors/nvidia/hook/block.h"
 #include "vendors/nvidia/hook/bodies.h"
@@ -107,6 +108,7 @@ static CUresult commit(const struct request *request, const struct gs_device_her
         int added = gs_block_add(&owner, ptr, bytes);
 
         if (added < 0) {
+            gs_ring_log(GS_REASON_TRACK_FULL, dev, request->what, NULL);
             result = undo(ptr);
             gs_gate_release(dev, reserved, GS_CHARGE_HELD);
             return result;
@@ -125,6 +127,7 @@ static CUresult commit(const struct request *request, const struct gs_device_her
         return result;
     }
     if (gs_track_put(GS_OBJ_LINEAR, ptr, &obj) != 0) {
+        gs_ring_log(GS_REASON_TRACK_FULL, dev, request->what, NULL);
         result = undo(ptr);
         return_charge(ptr, &obj, owner.granularity);
         return result;
