@@ -17,7 +17,7 @@
 #define LEARNT_NOTHING 1u
 /* A measured cost beyond this is somebody else's allocation (only the whole card's use was known).
  */
-#define CREDIBLE_BYTES (4ull << 30)
+#define CREDIBLE_BYTES (2ull << 30)
 #define BASE_UNIT      512u
 #define BATCH          256
 

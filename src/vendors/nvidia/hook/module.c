@@ -17,6 +17,10 @@
  * asked how much of it was us. With lazy loading a module may take its memory at the first launch:
  * that part is seen by the next module that is measured, or not at all (README.md). */
 
+/* Where NVML does not know us by our pid (a container), others may have taken memory meanwhile: more
+ * than this beyond what the image says is taken for theirs. */
+#define CREDIBLE_BYTES (256ull << 20)
+
 /* One load, whatever its row. */
 struct loading {
     const char *what;
@@ -41,7 +45,7 @@ static uint64_t lost(const struct gs_device *device, uint64_t before, uint64_t k
     if (fell == 0 || fell == known)
         return fell;
     if (gs_measure_take(device, &now) < 0 || !now.own)
-        return fell;
+        return fell < known || fell - known <= CREDIBLE_BYTES ? fell : known;
     /* what we hold beyond the books, but no more than went in this call */
     booked = gs_gate_own(device->ledger, GS_CHARGE_HELD) +
              gs_gate_own(device->ledger, GS_CHARGE_EXTRA) - known;
