@@ -1,3 +1,4 @@
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -175,6 +176,52 @@ static void behaves_as_a_model(void **state)
     }
 }
 
+/* One alone, the others side by side: nobody is inside with the one. */
+static int inside;
+static int alone;
+static int clashes;
+
+static void *work(void *arg)
+{
+    unsigned int seed = (unsigned int)(uintptr_t)arg;
+    uint64_t ptr = (1000 + (uintptr_t)arg) * G; /* a block of its own */
+
+    for (int i = 0; i < 3000; i++) {
+        if (rand_r(&seed) % 8 == 0) {
+            gs_block_enter_alone(3);
+            __atomic_store_n(&alone, 1, __ATOMIC_RELAXED);
+            if (__atomic_load_n(&inside, __ATOMIC_RELAXED) != 0)
+                __atomic_fetch_add(&clashes, 1, __ATOMIC_RELAXED);
+            (void)gs_block_has_hole(&owner, 512);
+            __atomic_store_n(&alone, 0, __ATOMIC_RELAXED);
+            gs_block_leave_alone(3);
+        } else {
+            gs_block_enter(3);
+            __atomic_fetch_add(&inside, 1, __ATOMIC_RELAXED);
+            if (__atomic_load_n(&alone, __ATOMIC_RELAXED) != 0 ||
+                gs_block_add(&owner, ptr, 512) != 1 || gs_block_add(&owner, ptr + G / 2, 1) != 0 ||
+                gs_block_remove(3, G, ptr, 512).block ||
+                !gs_block_remove(3, G, ptr + G / 2, 1).block)
+                __atomic_fetch_add(&clashes, 1, __ATOMIC_RELAXED);
+            __atomic_fetch_sub(&inside, 1, __ATOMIC_RELAXED);
+            gs_block_leave(3);
+        }
+    }
+    return NULL;
+}
+
+static void threads(void **state)
+{
+    pthread_t thread[4];
+
+    (void)state;
+    for (uintptr_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, work, (void *)i), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    assert_int_equal(clashes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +231,7 @@ int main(void)
         cmocka_unit_test_setup(sizes_that_are_not_powers_of_two, setup),
         cmocka_unit_test_setup(shares, setup),
         cmocka_unit_test_setup(behaves_as_a_model, setup),
+        cmocka_unit_test_setup(threads, setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
