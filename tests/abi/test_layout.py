@@ -1,7 +1,10 @@
 """Our types and prototypes are NVIDIA's: compared by the compiler, row by row and member by member."""
 
+import functools
+import pathlib
 import re
 import subprocess
+import tempfile
 
 import inputs
 import pycparser
@@ -115,6 +118,14 @@ def shapes(tree):
     return types, constants
 
 
+@functools.cache
+def nvidias(generation):
+    """shapes() of one generation of NVIDIA's headers; seconds of work, wanted by several tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        _, source, includes = unit(generation, pathlib.Path(folder))
+        return shapes(parse(source, includes, pathlib.Path(folder)))
+
+
 PRIVATE = {"size_t", "int8_t", "uint8_t", "int16_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t",
            "uintptr_t"}
 # What grew at its end between CUDA 12.9 and 13.5. The node parameters lie in a union of fixed size, the pool's
@@ -152,7 +163,7 @@ def measure(folder, name, source, includes, types, constants):
 def test_layouts_and_values_equal_nvidias(generation, tmp_path):
     library, source, includes = unit(generation, tmp_path)
     ours, constants = shapes(parse(OURS[library], [], tmp_path))
-    theirs, _ = shapes(parse(source, includes, tmp_path))
+    theirs, _ = nvidias(generation)
     ours = {name: fields for name, fields in ours.items() if name not in PRIVATE | GONE}
     assert len(ours) > 40 and sum(bool(f) for f in ours.values()) > 20
     newest = generation in inputs.NEWEST
@@ -183,9 +194,8 @@ def test_layouts_and_values_equal_nvidias(generation, tmp_path):
         ("nvml13", "NVML_ERROR_", "nvml_results.def"),
     ],
 )
-def test_value_lists_are_complete(generation, enum, table, tmp_path):
-    _, source, includes = unit(generation, tmp_path)
-    _, theirs = shapes(parse(source, includes, tmp_path))
+def test_value_lists_are_complete(generation, enum, table):
+    _, theirs = nvidias(generation)
     listed = (inputs.ABI / table).read_text()
     missing = [c for c in theirs if c.startswith(enum) and not c.endswith("_MAX") and f"({c}," not in listed]
     assert not missing
