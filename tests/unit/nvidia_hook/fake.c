@@ -23,6 +23,7 @@ static bool graph_is_chain;
 /* sizes of live pointers, by (ptr - base) / 256 MiB */
 #define BASE (1ull << 40)
 static uint64_t size_of[4096];
+static uint64_t dense_bytes;
 
 /* ---- gate and shares ---- */
 
@@ -175,8 +176,16 @@ CUresult fake_alloc_from_pool(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool,
     fake.forwards++;
     if (result != CUDA_SUCCESS)
         return result;
-    size_of[fake.next_ptr] = bytes;
-    *ptr = BASE + (fake.next_ptr++ << 28);
+    if (fake.dense) {
+        if (fake.next_dense == 0)
+            fake.next_dense = BASE + (fake.next_ptr++ << 28);
+        *ptr = fake.next_dense;
+        fake.next_dense += bytes;
+        dense_bytes = bytes;
+    } else {
+        size_of[fake.next_ptr] = bytes;
+        *ptr = BASE + (fake.next_ptr++ << 28);
+    }
     if (!fake.capturing)
         grow(bytes);
     return CUDA_SUCCESS;
@@ -193,6 +202,10 @@ CUresult fake_free(CUdeviceptr ptr)
 
     if (result != CUDA_SUCCESS)
         return result;
+    if (fake.dense) {
+        fake.pool_used -= dense_bytes; /* all of one size in these tests */
+        return CUDA_SUCCESS;
+    }
     fake.pool_used -= size_of[(ptr - BASE) >> 28];
     size_of[(ptr - BASE) >> 28] = 0;
     return CUDA_SUCCESS;

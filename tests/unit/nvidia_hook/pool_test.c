@@ -58,38 +58,62 @@ static void holds_the_limit_to_the_byte(void **state)
     assert_int_equal(fake.forwards, 8);
 }
 
-static void uses_what_it_has_then_trims_then_refuses(void **state)
+static void uses_holes_then_trims_then_refuses(void **state)
 {
-    CUdeviceptr a, b;
+    CUdeviceptr a, b, c;
 
     (void)state;
     fake_reset(64 * MIB);
     assert_int_equal(alloc(&a, 48 * MIB), CUDA_SUCCESS);
     assert_int_equal(gs_nv_mem_free_async(fake_free_async, a, NULL), CUDA_SUCCESS);
     assert_int_equal(fake.held, 48 * MIB);
-    assert_int_equal(alloc(&b, 32 * MIB), CUDA_SUCCESS); /* no room to grow, but a hole */
-    assert_int_equal(fake.trims, 0);
-    assert_int_equal(fake.held, 48 * MIB);
-    assert_int_equal(gs_nv_mem_free_async(fake_free_async, b, NULL), CUDA_SUCCESS);
-    /* the other allocators get what the pool does not use */
-    assert_int_equal(gs_pool_reserve(0, 64 * MIB, GS_CHARGE_HELD, "test"), 0);
+    assert_int_equal(alloc(&a, 50 * MIB), CUDA_SUCCESS); /* no room beside the 48 it keeps */
     assert_int_equal(fake.trims, 1);
     assert_int_equal(fake.refusals, 0); /* nothing was refused, nothing is logged */
+    assert_int_equal(fake.held, 50 * MIB);
+    assert_int_equal(alloc(&b, 14 * MIB), CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_free_async(fake_free_async, a, NULL), CUDA_SUCCESS);
+    /* the other allocators get what the pool does not use */
+    assert_int_equal(gs_pool_reserve(0, 50 * MIB, GS_CHARGE_HELD, "test"), 0);
+    assert_int_equal(fake.trims, 2);
+    assert_int_equal(fake.refusals, 0);
     assert_int_equal(fake.held, 64 * MIB);
-    assert_int_equal(alloc(&a, MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(alloc(&c, MIB), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(fake.refusals, 1);
+}
+
+/* The fake places pointers far apart, so a chunk is as large as a card only here. */
+static void a_hole_beside_a_live_pointer_needs_no_room(void **state)
+{
+    CUdeviceptr p[5];
+
+    (void)state;
+    fake_reset(64 * MIB);
+    fake.pool_step = 32 * MIB;
+    fake.dense = true;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(alloc(&p[i], 16 * MIB), CUDA_SUCCESS);
+    assert_int_equal(fake.held, 64 * MIB);
+    assert_int_equal(gs_nv_mem_free_async(fake_free_async, p[3], NULL), CUDA_SUCCESS);
+    fake.next_dense = p[3];
+    assert_int_equal(alloc(&p[4], 16 * MIB), CUDA_SUCCESS);
+    assert_int_equal(fake.trims, 0);
+    assert_int_equal(alloc(&p[4], 1), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.held, 64 * MIB);
 }
 
 static void a_wrong_guess_is_undone_and_not_repeated(void **state)
 {
-    CUdeviceptr a, b, c;
+    CUdeviceptr p[4], c;
 
     (void)state;
     fake_reset(64 * MIB);
-    assert_int_equal(alloc(&a, 40 * MIB), CUDA_SUCCESS);
-    assert_int_equal(alloc(&b, 24 * MIB), CUDA_SUCCESS);
-    assert_int_equal(gs_nv_mem_free_async(fake_free_async, a, NULL), CUDA_SUCCESS);
-    fake.pool_used += 40 * MIB; /* the driver cannot use it yet: another stream's */
+    fake.pool_step = 32 * MIB;
+    fake.dense = true;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(alloc(&p[i], 16 * MIB), CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_free_async(fake_free_async, p[3], NULL), CUDA_SUCCESS);
+    fake.pool_used += 16 * MIB; /* the driver cannot use it yet: another stream's */
     assert_int_equal(alloc(&c, 8 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(fake.held, 64 * MIB);
     assert_int_equal(fake.pool_reserved, 64 * MIB);
@@ -222,15 +246,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(charges_what_the_pool_reserved),
         cmocka_unit_test(holds_the_limit_to_the_byte),
-        cmocka_unit_test(uses_what_it_has_then_trims_then_refuses),
+        cmocka_unit_test(uses_holes_then_trims_then_refuses),
         cmocka_unit_test(sees_what_the_driver_gave_back),
         cmocka_unit_test(undoes_what_the_driver_refused),
         cmocka_unit_test(a_capture_takes_nothing),
         cmocka_unit_test(host_pools_are_not_charged),
         cmocka_unit_test(a_destroyed_pool_is_charged_until_its_last_pointer),
         cmocka_unit_test(an_exported_pointer_outlives_its_exporter),
+        cmocka_unit_test(a_hole_beside_a_live_pointer_needs_no_room),
         cmocka_unit_test(a_wrong_guess_is_undone_and_not_repeated),
-        cmocka_unit_test(takes_back_an_unforeseen_step), /* last two: what they learn stays */
+        cmocka_unit_test(takes_back_an_unforeseen_step), /* last three: what they learn stays */
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,26 +134,50 @@ static CUresult book(const struct request *r, const struct gs_device *device, st
     return CUDA_SUCCESS;
 }
 
+/* Near the limit. False: no hole that can be relied on. */
+static bool alloc_in_hole(const struct request *r, const struct gs_device *device,
+                          struct gs_meter m, const struct gs_obj *pool, CUresult *ret_result)
+{
+    bool fits;
+
+    if (!gs_pool_map_enter_alone())
+        return false;
+    fits = fits_inside(r, device, m);
+    if (fits) {
+        *ret_result = forward(r);
+        if (*ret_result == CUDA_SUCCESS)
+            *ret_result = book(r, device, m, pool, 0);
+    }
+    gs_pool_map_leave_alone();
+    return fits;
+}
+
 static CUresult alloc_charged(const struct request *r, const struct gs_device *device,
                               struct gs_meter m, const struct gs_obj *pool)
 {
     uint64_t worst = worst_case(device, r->bytes);
+    struct gs_obj before;
     CUresult result;
+    bool entered;
+    int rc;
 
-    if (!gs_meter_has_room(pool->dev, worst) && fits_inside(r, device, m)) {
-        worst = 0;
-    } else {
-        int rc = gs_meter_reserve(m, pool->dev, worst, r->what);
-
-        if (rc != 0)
-            return gs_device_result(rc);
-    }
-    result = forward(r);
-    if (result != CUDA_SUCCESS) {
-        gs_meter_cancel(m, worst);
+    if (!gs_meter_has_room(pool->dev, worst) && alloc_in_hole(r, device, m, pool, &result))
         return result;
-    }
-    return book(r, device, m, pool, worst);
+    rc = gs_meter_reserve(m, pool->dev, worst, r->what);
+    if (rc != 0)
+        return gs_device_result(rc);
+    entered = gs_pool_map_enter();
+    if (!gs_track_get(m.kind, m.key, &before))
+        before = *pool; /* destroyed meanwhile: the driver says so */
+    before.bytes -= before.bytes < worst ? before.bytes : worst;
+    before.aux -= before.aux < worst ? before.aux : worst;
+    result = forward(r);
+    if (result == CUDA_SUCCESS)
+        result = book(r, device, m, &before, worst);
+    else
+        gs_meter_cancel(m, worst);
+    gs_pool_map_leave(entered);
+    return result;
 }
 
 /* Which card an unknown pool is on; NULL with *ret_exempt set for host memory. */

@@ -3,9 +3,13 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
+#include "hook/sys.h"
 #include "hook/track.h"
 
 #define CHUNK_BIT    (1ull << 61) /* addresses end at 2^57 */
+#define ALONE        (1u << 31)
+#define ENTER_US     20000u
+#define ALONE_US     2000u
 #define MAX_CHUNKS   128u
 #define MAX_POINTERS 65536u
 #define GRAIN        512u   /* the least the driver cuts */
@@ -30,6 +34,49 @@ struct map {
     struct chunk chunk[MAX_CHUNKS];
     struct pointer pointer[MAX_POINTERS];
 };
+
+static uint32_t flights; /* calls under way; ALONE: one of them, or about to be */
+
+bool gs_pool_map_enter(void)
+{
+    struct gs_sys_wait wait = {0, 0};
+
+    /* pairs with the release in gs_pool_map_leave_alone */
+    while (GS_UNLIKELY((__atomic_fetch_add(&flights, 1, __ATOMIC_ACQUIRE) & ALONE) != 0)) {
+        __atomic_fetch_sub(&flights, 1, __ATOMIC_RELAXED);
+        while ((__atomic_load_n(&flights, __ATOMIC_RELAXED) & ALONE) != 0)
+            if (gs_sys_wait(&wait, ENTER_US) == 0)
+                return false;
+    }
+    return true;
+}
+
+void gs_pool_map_leave(bool entered)
+{
+    if (entered) /* pairs with the acquire in gs_pool_map_enter_alone */
+        __atomic_fetch_sub(&flights, 1, __ATOMIC_RELEASE);
+}
+
+bool gs_pool_map_enter_alone(void)
+{
+    struct gs_sys_wait wait = {0, 0};
+
+    while ((__atomic_fetch_or(&flights, ALONE, __ATOMIC_ACQUIRE) & ALONE) != 0)
+        if (gs_sys_wait(&wait, ALONE_US) == 0)
+            return false;
+    /* pairs with the release in gs_pool_map_leave */
+    while (__atomic_load_n(&flights, __ATOMIC_ACQUIRE) != ALONE)
+        if (gs_sys_wait(&wait, ALONE_US) == 0) {
+            gs_pool_map_leave_alone();
+            return false;
+        }
+    return true;
+}
+
+void gs_pool_map_leave_alone(void)
+{
+    __atomic_fetch_and(&flights, ~ALONE, __ATOMIC_RELEASE);
+}
 
 void gs_pool_map_grew(struct gs_meter pool, uint64_t ptr, uint64_t bytes)
 {
@@ -159,7 +206,7 @@ bool gs_pool_map_has_hole(struct gs_meter pool, uint64_t reserved, uint64_t byte
     if (!map->full && map->n_chunks != 0 && match(map, reserved)) {
         sort(map->pointer, map->n);
         for (uint32_t i = 0; i < map->n_chunks && !found; i++)
-            found = chunk_has_hole(map, &map->chunk[i], bytes);
+            found = map->chunk[i].live != 0 && chunk_has_hole(map, &map->chunk[i], bytes);
     }
     munmap(map, sizeof(*map));
     return found;

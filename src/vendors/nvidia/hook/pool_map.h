@@ -11,9 +11,22 @@
 
 #include "vendors/nvidia/hook/meter.h"
 
+/* Calls that take from or give to a pool run side by side (enter, leave); one that relies on a hole
+ * runs alone, so that nobody fills the hole or empties its chunk meanwhile. Both are held across
+ * the driver's call, which for these functions only queues work; every wait is bounded, and who
+ * waited in vain goes on without the right to rely on anything. */
+
+/** Returns whether gs_pool_map_leave() is owed. */
+bool gs_pool_map_enter(void);
+void gs_pool_map_leave(bool entered);
+/** False: others do not come to an end. True: alone until gs_pool_map_leave_alone(). */
+bool gs_pool_map_enter_alone(void);
+void gs_pool_map_leave_alone(void);
+
 /** The call that returned `ptr` alone made the pool grow by `bytes`. */
 void gs_pool_map_grew(struct gs_meter pool, uint64_t ptr, uint64_t bytes);
-/** Is there a hole for `bytes` in a pool that holds `reserved`? Slow: looks at every pointer. */
+/** Is there a hole for `bytes` beside live pointers of a pool that holds `reserved`? Unused chunks
+ * do not count: a synchronisation may take them. Slow: looks at every pointer. Call it alone. */
 bool gs_pool_map_has_hole(struct gs_meter pool, uint64_t reserved, uint64_t bytes);
 /** Length of the chunk around `ptr`, its start in *ret_start; 0 unknown. */
 uint64_t gs_pool_map_chunk(struct gs_meter pool, uint64_t ptr, uint64_t *ret_start);

@@ -155,19 +155,19 @@ bool gs_pool_free_sync(gs_fn_cuMemFree_v2 *real, CUdeviceptr ptr, CUresult *ret_
 {
     enum gs_obj_kind kind = GS_OBJ_ASYNC;
     struct gs_obj obj;
-    bool known = false;
+    bool known = false, entered;
 
-    if (__atomic_load_n(&followed, __ATOMIC_RELAXED) != 0) {
-        known = gs_track_take(GS_OBJ_ASYNC, ptr, &obj);
-        if (!known && gs_track_get(GS_OBJ_IMPORT, ptr, &obj) && (obj.flags & GS_IMPORT_POOL) != 0) {
-            kind = GS_OBJ_IMPORT;
-            known = gs_track_take(kind, ptr, &obj);
-        }
-    }
-    if (!known && !gs_meter_any())
+    if (__atomic_load_n(&followed, __ATOMIC_RELAXED) == 0 && !gs_meter_any())
         return false;
     /* Taken before the call, because the driver may hand the same address out again within it. */
+    entered = gs_pool_map_enter();
+    known = gs_track_take(GS_OBJ_ASYNC, ptr, &obj);
+    if (!known && gs_track_get(GS_OBJ_IMPORT, ptr, &obj) && (obj.flags & GS_IMPORT_POOL) != 0) {
+        kind = GS_OBJ_IMPORT;
+        known = gs_track_take(kind, ptr, &obj);
+    }
     *ret_result = real(ptr);
+    gs_pool_map_leave(entered);
     if (*ret_result != CUDA_SUCCESS) {
         if (known && gs_track_put(kind, ptr, &obj) != 0 && kind == GS_OBJ_IMPORT)
             gs_share_leave(obj.share); /* can no longer be followed */
