@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,6 +126,68 @@ static int context_verb(const char *verb, uint64_t a, uint64_t b)
     return 1;
 }
 
+struct churn {
+    pthread_t thread;
+    CUcontext context;
+    unsigned int seed;
+    uint64_t steps;
+    uint64_t granted;
+    uint64_t refused;
+    uint64_t wrong; /* any other answer */
+};
+
+/* Allocate and free at random, small and large, at most 48 at a time. */
+static void *churn(void *arg)
+{
+    struct churn *me = arg;
+    CUdeviceptr ptr[48] = {0};
+
+    me->wrong += cuCtxSetCurrent(me->context) != CUDA_SUCCESS;
+    for (uint64_t i = 0; i < me->steps; i++) {
+        CUdeviceptr *one = &ptr[rand_r(&me->seed) % 48];
+        size_t bytes = 1 + (size_t)rand_r(&me->seed) % (rand_r(&me->seed) % 4 ? 200000 : 5000000);
+        CUresult result;
+
+        if (*one != 0) {
+            me->wrong += cuMemFree_v2(*one) != CUDA_SUCCESS;
+            *one = 0;
+            continue;
+        }
+        result = cuMemAlloc_v2(one, bytes);
+        me->granted += result == CUDA_SUCCESS;
+        me->refused += result == CUDA_ERROR_OUT_OF_MEMORY;
+        me->wrong += result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY;
+        if (result != CUDA_SUCCESS)
+            *one = 0;
+    }
+    for (int i = 0; i < 48; i++)
+        me->wrong += ptr[i] != 0 && cuMemFree_v2(ptr[i]) != CUDA_SUCCESS;
+    return NULL;
+}
+
+/* "churn STEPS SEED": four threads; answers how many were granted, refused and wrong. */
+static void churn_all(uint64_t steps, unsigned int seed)
+{
+    struct churn thread[4];
+    uint64_t sum[3] = {0, 0, 0};
+    CUcontext context = NULL;
+
+    (void)cuCtxGetCurrent(&context);
+    for (unsigned int i = 0; i < 4; i++) {
+        thread[i] = (struct churn){.context = context, .seed = seed + i, .steps = steps};
+        if (pthread_create(&thread[i].thread, NULL, churn, &thread[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < 4; i++) {
+        if (pthread_join(thread[i].thread, NULL) != 0)
+            abort();
+        sum[0] += thread[i].granted;
+        sum[1] += thread[i].refused;
+        sum[2] += thread[i].wrong;
+    }
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", sum[0], sum[1], sum[2]);
+}
+
 /* The calls that take or give memory. */
 static int memory_verb(const char *verb, uint64_t a, uint64_t b, uint64_t c)
 {
@@ -149,6 +212,8 @@ static int memory_verb(const char *verb, uint64_t a, uint64_t b, uint64_t c)
         fill(a, b);
     } else if (strcmp(verb, "unfill") == 0) {
         unfill(a, b);
+    } else if (strcmp(verb, "churn") == 0) {
+        churn_all(a, (unsigned int)b);
     } else if (strcmp(verb, "array") == 0) {
         array(a, b, c, 0);
     } else if (strcmp(verb, "mipmap") == 0) {
