@@ -75,6 +75,8 @@ def test_each_is_tried_or_excepted(take):
     assert sorted(found - exceptions - tried) == [], "neither tried nor excepted"
     assert sorted(exceptions - found) == [], "excepted, but cannot take device memory"
     assert sorted(exceptions & tried) == [], "excepted and tried"
+    print(f"\n{len(found)} functions can take device memory by NVIDIA's headers: {len(tried)} tried, "
+          f"{len(exceptions)} excepted with a reason (docs/exceptions.md)")
 
 
 def outcome(done):
