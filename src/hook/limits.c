@@ -68,6 +68,8 @@ static int parse_limit(struct gs_str value, uint64_t *ret)
     rc = gs_size_parse_hami(value, ret);
     if (rc < 0)
         return rc;
+    if (*ret == UINT64_MAX)
+        return -ERANGE; /* our own word for no limit; it has to be said as `none` */
     if (*ret == 0) {
         if (value.n < 2)
             return -EINVAL; /* a bare 0 may mean nothing or everything */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,6 +108,7 @@ int slice_start_other(int (*fn)(void *arg), void *arg)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         gs_attach_forget();
         answer = gs_attach() == 0 ? (char)fn(arg) : 101;
         (void)!write(done[1], &answer, 1);
@@ -133,6 +135,7 @@ int slice_in_other(int (*fn)(void *arg), void *arg)
 
     assert_true(pid >= 0);
     if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         gs_attach_forget();
         _exit(gs_attach() == 0 ? fn(arg) : 101);
     }

@@ -1,0 +1,484 @@
+#include "hook/attach.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "contract/env.h"
+#include "contract/owner.h"
+#include "hook/gate.h"
+#include "hook/slot.h"
+#include "slice.h"
+
+static int setup(void **state)
+{
+    (void)state;
+    slice_setup();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    slice_teardown();
+    return 0;
+}
+
+/** Attach must fail closed for this reason; allocations are refused, queries answer zero, and
+ * nobody dies. */
+static void assert_closed(enum gs_reason reason)
+{
+    int rc = gs_attach();
+
+    if (rc != -ESHUTDOWN || gs_attach_reason() != reason)
+        print_error("attach: %d, %s\n", rc, gs_reason_name(gs_attach_reason()));
+    assert_int_equal(rc, -ESHUTDOWN);
+    assert_int_equal(gs_attach_reason(), reason);
+    assert_int_equal(gs_gate_reserve(0, 1, GS_CHARGE_HELD, "t"), -ESHUTDOWN);
+    assert_int_equal(gs_gate_limit(0), 0);
+    assert_int_equal(gs_attach_device("GPU-0"), -ESHUTDOWN);
+    assert_int_equal(gs_attach_n_devices(), 0);
+    gs_attach_forget();
+}
+
+static void write_ledger(const void *bytes, size_t n)
+{
+    FILE *f = fopen(slice_ledger(), "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void test_good(void **state)
+{
+    const struct gs_attach_state *self = &gs_attach_self;
+    struct stat st;
+
+    (void)state;
+    errno = 77;
+    slice_attach();
+    assert_int_equal(errno, 77);
+    assert_int_equal(gs_attach_reason(), GS_REASON_NONE);
+    assert_int_equal(gs_attach_n_devices(), 3);
+    assert_string_equal(gs_attach_uuid(1), "GPU-1");
+    assert_null(gs_attach_uuid(3));
+    assert_int_equal(gs_attach_device("GPU-2"), 2);
+    assert_int_equal(gs_attach_device("GPU-9"), -ENODEV);
+    assert_int_equal(self->slot, 0);
+    assert_int_equal(self->ledger->quota_generation, 3);
+    assert_int_equal(self->ledger->slot[0].pid, getpid());
+    assert_int_equal(fcntl(self->fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_true(self->fd >= 64);
+    assert_int_equal(stat(slice_ledger(), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(st.st_size, gs_ledger_file_bytes(3));
+    assert_true(st.st_blocks * 512 >= st.st_size); /* no holes: a store cannot run out of space */
+}
+
+static void test_quota_bad(void **state)
+{
+    (void)state;
+    slice_write_quota("gpuslice-quota 1\ngeneration 3\nfail closed\ndevice GPU-0 memory=12zb "
+                      "cores=1 policy=off\n");
+    assert_closed(GS_REASON_QUOTA_BAD);
+    assert_int_equal(access(slice_ledger(), F_OK), -1); /* nothing is created on bad limits */
+    slice_write_quota("");
+    assert_closed(GS_REASON_QUOTA_BAD);
+}
+
+static void test_quota_unreadable(void **state)
+{
+    char path[128];
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), "%s/quota", slice_folder());
+    assert_int_equal(unlink(path), 0);
+    assert_closed(GS_REASON_QUOTA_UNREADABLE);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_closed(GS_REASON_QUOTA_UNREADABLE);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0); /* must not block either */
+    assert_closed(GS_REASON_QUOTA_UNREADABLE);
+    assert_int_equal(setenv(GS_ENV_QUOTA_DIR, "/nowhere", 1), 0);
+    assert_closed(GS_REASON_QUOTA_UNREADABLE);
+}
+
+static void test_quota_long(void **state)
+{
+    char text[GS_QUOTA_MAX_BYTES + 100];
+
+    (void)state;
+    memset(text, '\n', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    slice_write_quota(text);
+    assert_closed(GS_REASON_QUOTA_BAD);
+}
+
+static void test_fail_open(void **state)
+{
+    (void)state;
+    slice_write_quota(
+        "gpuslice-quota 1\ngeneration 3\nfail open\ndevice GPU-0 memory=1000 cores=1 policy=off\n");
+    write_ledger("not a ledger", 12);
+    assert_int_equal(gs_attach(), 1);
+    assert_int_equal(gs_attach_reason(), GS_REASON_LEDGER_FOREIGN);
+    assert_int_equal(gs_gate_reserve(0, UINT64_C(1) << 40, GS_CHARGE_HELD, "t"), 0);
+    gs_gate_release(0, 1, GS_CHARGE_HELD);
+    assert_true(gs_gate_limit(0) == UINT64_MAX);
+    assert_int_equal(gs_attach_device("GPU-0"), -ENOENT);
+}
+
+static void test_ledger_foreign(void **state)
+{
+    static char zeros[5000];
+
+    (void)state;
+    write_ledger("x", 1);
+    assert_closed(GS_REASON_LEDGER_FOREIGN);
+    write_ledger(zeros, sizeof(zeros));
+    assert_closed(GS_REASON_LEDGER_FOREIGN);
+}
+
+static void test_ledger_truncated_or_long(void **state)
+{
+    (void)state;
+    slice_attach();
+    gs_attach_forget();
+    assert_int_equal(truncate(slice_ledger(), (off_t)gs_ledger_file_bytes(3) + 4096), 0);
+    assert_closed(GS_REASON_LEDGER_FOREIGN);
+    assert_int_equal(truncate(slice_ledger(), (off_t)gs_ledger_file_bytes(2)), 0);
+    assert_closed(GS_REASON_LEDGER_FOREIGN);
+    assert_int_equal(truncate(slice_ledger(), 0), 0); /* as good as new */
+    slice_attach();
+}
+
+static void test_ledger_not_a_file(void **state)
+{
+    (void)state;
+    assert_int_equal(symlink("/etc/passwd", slice_ledger()), 0);
+    assert_closed(GS_REASON_LEDGER_OPEN);
+    assert_int_equal(unlink(slice_ledger()), 0);
+    assert_int_equal(mkdir(slice_ledger(), 0700), 0);
+    assert_closed(GS_REASON_LEDGER_OPEN);
+    assert_int_equal(rmdir(slice_ledger()), 0);
+    assert_int_equal(mkfifo(slice_ledger(), 0600), 0);
+    assert_closed(GS_REASON_LEDGER_FOREIGN);
+    assert_int_equal(setenv(GS_ENV_LEDGER, "/nowhere/x.cache", 1), 0);
+    assert_closed(GS_REASON_LEDGER_OPEN);
+    assert_int_equal(setenv(GS_ENV_LEDGER, "/dev/null", 1), 0);
+    assert_closed(GS_REASON_LEDGER_FOREIGN);
+}
+
+static void test_read_only_file_system(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv(GS_ENV_LEDGER, "/proc/gpuslice.cache", 1), 0);
+    assert_closed(GS_REASON_LEDGER_OPEN);
+    assert_int_equal(setenv(GS_ENV_LEDGER, "/sys/gpuslice.cache", 1), 0);
+    assert_closed(GS_REASON_LEDGER_OPEN);
+}
+
+static void test_long_path(void **state)
+{
+    char path[600];
+
+    (void)state;
+    memset(path, 'a', sizeof(path));
+    path[0] = '/';
+    path[sizeof(path) - 1] = '\0';
+    assert_int_equal(setenv(GS_ENV_LEDGER, path, 1), 0);
+    assert_closed(GS_REASON_LEDGER_OPEN);
+}
+
+/** A creator killed in the middle leaves a file that the next one finishes. */
+static void test_unfinished_creation(void **state)
+{
+    const struct gs_attach_state *self = &gs_attach_self;
+
+    (void)state;
+    slice_attach();
+    self->ledger->magic = 0;
+    self->ledger->n_devices = 99;
+    gs_attach_forget();
+    slice_attach();
+    assert_int_equal(gs_attach_n_devices(), 3);
+    assert_int_equal(self->ledger->n_devices, 3);
+}
+
+/** A grant for other devices needs another ledger; a smaller or larger limit does not. */
+static void test_changed_quota(void **state)
+{
+    (void)state;
+    slice_attach();
+    gs_attach_forget();
+    slice_write_quota("gpuslice-quota 1\ngeneration 4\nfail closed\n"
+                      "device GPU-2 memory=500 cores=none policy=off\n");
+    slice_attach();
+    assert_int_equal(gs_attach_device("GPU-2"), 2);
+    assert_int_equal(gs_attach_device("GPU-0"), -ENODEV); /* not in our grant any more */
+    assert_int_equal(gs_gate_reserve(0, 1, GS_CHARGE_HELD, "t"), -ENOMEM);
+    assert_int_equal(gs_gate_limit(2), 500);
+    assert_int_equal(gs_attach_self.device[2].limit_bytes, 500);
+    assert_int_equal(gs_attach_self.region->limit_bytes[2], 500);
+    assert_int_equal(gs_attach_self.ledger->quota_generation, 4);
+    gs_attach_forget();
+    slice_write_quota("gpuslice-quota 1\ngeneration 5\nfail closed\n"
+                      "device GPU-7 memory=500 cores=none policy=off\n");
+    assert_closed(GS_REASON_LEDGER_STALE);
+}
+
+/** The reason reaches the ring of a ledger that is there, and $GPUSLICE_LOG. */
+static void test_reason_is_told(void **state)
+{
+    struct gs_ledger_event event;
+    char path[128], line[400] = {0};
+    uint64_t next;
+    FILE *f;
+    int fd;
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), "%s/log", slice_folder());
+    slice_attach();
+    gs_attach_forget();
+    assert_int_equal(setenv(GS_ENV_LOG, path, 1), 0);
+    slice_write_quota("gpuslice-quota 1\ngeneration 4\nfail closed\nnonsense\n");
+    assert_int_equal(gs_attach(), -ESHUTDOWN);
+    fd = open(slice_ledger(), O_RDONLY | O_CLOEXEC);
+    assert_int_equal(gs_ledger_read_events(fd, 0, &event, 1, &next), 1);
+    (void)close(fd);
+    assert_int_equal(event.reason, GS_REASON_QUOTA_BAD);
+    assert_int_equal(event.arg[0], 4);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof(line), f));
+    assert_int_equal(fclose(f), 0);
+    assert_non_null(strstr(line, "line 4 of the quota file is not valid"));
+    assert_int_equal(strncmp(line, "gpuslice[", 9), 0);
+}
+
+static int child_attaches(void *arg)
+{
+    const struct gs_attach_state *self = &gs_attach_self;
+
+    (void)arg;
+    if (self->slot != 1 || gs_gate_own(0, GS_CHARGE_HELD) != 0 || gs_gate_used(0) != 100)
+        return 1;
+    return gs_gate_reserve(0, 901, GS_CHARGE_HELD, "t") == -ENOMEM &&
+                   gs_gate_reserve(0, 900, GS_CHARGE_HELD, "t") == 0
+               ? 0
+               : 2;
+}
+
+/** A forked child starts with nothing, in a slot of its own, and its parent keeps what it has. */
+static void test_fork(void **state)
+{
+    (void)state;
+    slice_attach();
+    assert_int_equal(gs_gate_reserve(0, 100, GS_CHARGE_HELD, "t"), 0);
+    gs_attach_self.spin[0].word = 1; /* another thread of ours is in the gate at this moment */
+    assert_int_equal(slice_in_other(child_attaches, NULL), 0);
+    gs_attach_self.spin[0].word = 0;
+    assert_int_equal(gs_gate_own(0, GS_CHARGE_HELD), 100);
+    assert_int_equal(gs_gate_reserve(0, 900, GS_CHARGE_HELD, "t"), 0); /* the child is dead */
+}
+
+static int child_sees_live(void *arg)
+{
+    (void)arg;
+    return (int)gs_slot_reap().reaped;
+}
+
+/** A program that closes our descriptor loses the lock, not the slot. */
+static void test_descriptor_closed(void **state)
+{
+    struct gs_attach_state *self = &gs_attach_self;
+
+    (void)state;
+    slice_attach();
+    assert_int_equal(gs_gate_reserve(0, 100, GS_CHARGE_HELD, "t"), 0);
+    assert_int_equal(close(self->fd), 0);
+    assert_int_equal(slice_in_other(child_sees_live, NULL), 0);
+    assert_int_equal(gs_gate_own(0, GS_CHARGE_HELD), 100);
+    (void)gs_slot_reap(); /* opens it again and takes the lock */
+    assert_int_equal(fcntl(self->fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_int_equal(slice_in_other(child_sees_live, NULL), 0);
+    assert_int_equal(dup2(1, self->fd), self->fd); /* now the number is somebody else's */
+    (void)gs_slot_reap();
+    assert_true(self->fd >= 0);
+}
+
+/** All slots taken by the living: the next process is refused device memory, not aborted. */
+static void test_slots_full(void **state)
+{
+    struct gs_ledger *ledger;
+    char *base;
+    int fd;
+
+    (void)state;
+    slice_attach();
+    gs_attach_forget();
+    fd = open(slice_ledger(), O_RDWR | O_CLOEXEC);
+    base = mmap(NULL, gs_ledger_file_bytes(3), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(base != MAP_FAILED);
+    (void)close(fd);
+    ledger = (struct gs_ledger *)(void *)(base + GS_LEDGER_OFFSET);
+    ledger->slot_high = GS_LEDGER_SLOTS;
+    for (uint32_t i = 0; i < GS_LEDGER_SLOTS; i++) {
+        struct gs_owner owner;
+
+        assert_int_equal(gs_owner_self(&owner), 0); /* us: alive */
+        ledger->slot[i].owner = gs_owner_word(&owner);
+    }
+    assert_closed(GS_REASON_SLOTS_FULL);
+    for (uint32_t i = 0; i < GS_LEDGER_SLOTS; i++)
+        ledger->slot[i].owner = UINT64_C(0x7fffffff) << 32; /* no such process */
+    slice_attach();
+    (void)munmap(base, gs_ledger_file_bytes(3));
+}
+
+static void test_no_variables(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_closed(GS_REASON_NO_QUOTA);
+}
+
+static void test_env_forms(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv("CUDA_DEVICE_MEMORY_LIMIT_1", "4096m", 1), 0);
+    assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "1g", 1), 0);
+    assert_int_equal(setenv(GS_ENV_CONTAINER_MEM, "garbage that does not count", 1), 0);
+    assert_int_equal(setenv(GS_ENV_SM_LIMIT, "30", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_attach_n_devices(), 3);
+    assert_true(gs_gate_limit(0) == UINT64_C(1) << 30);
+    assert_true(gs_gate_limit(1) == UINT64_C(4) << 30);
+    assert_int_equal(gs_attach_self.device[0].core_pct, 30);
+    assert_int_equal(unsetenv("CUDA_DEVICE_MEMORY_LIMIT_1"), 0);
+}
+
+static void test_env_container(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv(GS_ENV_CONTAINER_MEM, "2Gi", 1), 0);
+    slice_attach();
+    assert_true(gs_gate_limit(2) == UINT64_C(2) << 30);
+}
+
+/** A card that no variable speaks of is not granted. */
+static void test_env_one_card(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv("CUDA_DEVICE_MEMORY_LIMIT_2", "none", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_attach_n_devices(), 1);
+    assert_int_equal(gs_attach_device("GPU-0"), -ENODEV);
+    assert_int_equal(gs_attach_device("GPU-2"), 0);
+    assert_true(gs_gate_limit(0) == UINT64_MAX);
+    assert_int_equal(unsetenv("CUDA_DEVICE_MEMORY_LIMIT_2"), 0);
+}
+
+static void test_env_bad(void **state)
+{
+    static const char *const bad[] = {"0",    "-1",   "1e999",  "12zb", "",
+                                      "010m", "0x10", "4096mb", " 1g",  "18446744073709551615"};
+
+    (void)state;
+    slice_use_env();
+    for (size_t i = 0; i < GS_ARRAY_LEN(bad); i++) {
+        assert_int_equal(setenv(GS_ENV_MEM_LIMIT, bad[i], 1), 0);
+        assert_closed(GS_REASON_ENV_BAD);
+    }
+    assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "1g", 1), 0);
+    assert_int_equal(setenv(GS_ENV_SM_LIMIT, "101", 1), 0);
+    assert_closed(GS_REASON_ENV_BAD);
+    assert_int_equal(setenv(GS_ENV_SM_LIMIT, "0", 1), 0); /* HAMi: none */
+    slice_attach();
+    assert_int_equal(gs_attach_self.device[0].core_pct, 100);
+}
+
+static void test_env_no_limit(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "0m", 1), 0);
+    slice_attach();
+    assert_true(gs_gate_limit(0) == UINT64_MAX);
+    assert_int_equal(gs_attach_self.region->limit_bytes[0], 0);
+}
+
+static void test_env_no_cards(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "1g", 1), 0);
+    slice_cards = -EIO;
+    assert_closed(GS_REASON_NO_CARDS);
+    slice_cards = 0;
+    assert_closed(GS_REASON_NO_CARDS);
+}
+
+/** A process may tighten its own variables, not loosen what the slice began with. */
+static void test_env_changed(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "1000", 1), 0);
+    slice_attach();
+    gs_attach_forget();
+    assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "2000", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_gate_limit(0), 1000);
+    gs_attach_forget();
+    assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "500", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_gate_limit(0), 500);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(test_good),
+        CASE(test_quota_bad),
+        CASE(test_quota_unreadable),
+        CASE(test_quota_long),
+        CASE(test_fail_open),
+        CASE(test_ledger_foreign),
+        CASE(test_ledger_truncated_or_long),
+        CASE(test_ledger_not_a_file),
+        CASE(test_read_only_file_system),
+        CASE(test_long_path),
+        CASE(test_unfinished_creation),
+        CASE(test_changed_quota),
+        CASE(test_reason_is_told),
+        CASE(test_fork),
+        CASE(test_descriptor_closed),
+        CASE(test_slots_full),
+        CASE(test_no_variables),
+        CASE(test_env_forms),
+        CASE(test_env_container),
+        CASE(test_env_one_card),
+        CASE(test_env_bad),
+        CASE(test_env_no_limit),
+        CASE(test_env_no_cards),
+        CASE(test_env_changed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
