@@ -178,6 +178,14 @@ static uint64_t home(const struct place *place, uint64_t key)
     return (key * 0x9e3779b97f4a7c15ull >> 20) & (place->cap - 1);
 }
 
+/* Granules are powers of two on all cards but not in all tests. */
+static uint64_t key_of(uint64_t ptr, uint64_t granularity)
+{
+    if (GS_LIKELY((granularity & (granularity - 1)) == 0))
+        return ptr >> __builtin_ctzll(granularity);
+    return ptr / granularity;
+}
+
 static struct block *find(const struct place *place, uint64_t key)
 {
     if (place->cap == 0)
@@ -265,25 +273,35 @@ static struct range range_of(const struct block *block, uint64_t granularity, ui
     return (struct range){(uint32_t)first, (uint32_t)end};
 }
 
+/* Bits [from, to) of one word, to <= 64. */
+static void mark_word(uint64_t *word, uint32_t from, uint32_t to, bool used)
+{
+    uint64_t mask = (UINT64_MAX << from) & (UINT64_MAX >> (64 - to));
+
+    *word = used ? *word | mask : *word & ~mask;
+}
+
 static void mark(struct block *block, struct range range, bool used)
 {
-    for (uint32_t unit = range.first; unit < range.end;) {
-        uint32_t bit = unit % 64;
-        uint32_t n = range.end - unit < 64 - bit ? range.end - unit : 64 - bit;
-        uint64_t mask = (n == 64 ? UINT64_MAX : (1ull << n) - 1) << bit;
+    uint32_t first = range.first / 64;
+    uint32_t last;
 
-        if (used)
-            block->used[unit / 64] |= mask;
-        else
-            block->used[unit / 64] &= ~mask;
-        unit += n;
+    if (range.first >= range.end)
+        return;
+    last = (range.end - 1) / 64;
+    if (first == last) {
+        mark_word(&block->used[first], range.first % 64, (range.end - 1) % 64 + 1, used);
+        return;
     }
+    mark_word(&block->used[first], range.first % 64, 64, used);
+    memset(&block->used[first + 1], used ? 0xff : 0, (last - first - 1) * sizeof(uint64_t));
+    mark_word(&block->used[last], 0, (range.end - 1) % 64 + 1, used);
 }
 
 int gs_block_add(const struct gs_block_owner *owner, uint64_t ptr, uint64_t bytes)
 {
     struct place *place = place_of(owner->dev);
-    uint64_t key = ptr / owner->granularity;
+    uint64_t key = key_of(ptr, owner->granularity);
     struct block *block;
     int rc = 0;
 
@@ -313,7 +331,7 @@ struct gs_block_gone gs_block_remove(uint32_t dev, uint64_t granularity, uint64_
     struct block *block;
 
     spin_lock(&place->spin);
-    block = find(place, ptr / granularity);
+    block = find(place, key_of(ptr, granularity));
     if (block != NULL) {
         mark(block, range_of(block, granularity, ptr, bytes), false);
         block->hole = block->n_units;
@@ -392,7 +410,7 @@ int gs_block_share(uint32_t dev, uint64_t granularity, uint64_t ptr)
     int share;
 
     spin_lock(&place->spin);
-    block = find(place, ptr / granularity);
+    block = find(place, key_of(ptr, granularity));
     share = block == NULL ? -ENOENT : block->share;
     spin_unlock(&place->spin);
     return share;
@@ -404,7 +422,7 @@ void gs_block_set_share(uint32_t dev, uint64_t granularity, uint64_t ptr, int sh
     struct block *block;
 
     spin_lock(&place->spin);
-    block = find(place, ptr / granularity);
+    block = find(place, key_of(ptr, granularity));
     if (block != NULL)
         block->share = share;
     spin_unlock(&place->spin);
