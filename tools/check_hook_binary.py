@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Check a built hook library: what it needs, imports, exports, weighs and does when loaded.
 
-usage: check_hook_binary.py [--floor 2.17] [--max-kib 512] LIBRARY API_DEF
+usage: check_hook_binary.py [--floor 2.17] [--max-kib 512] LIBRARY [API_DEF]
 Prints one line per fault; exit status 1 when there is any. Works on any machine's ELF files (x86-64 and
 aarch64), through readelf.
 """
 import argparse
 import os
+import pathlib
 import re
 import subprocess
 import sys
 
+API_DEF = pathlib.Path(__file__).resolve().parent.parent / "src" / "vendors" / "nvidia" / "abi" / "api.def"
 LOADER_FUNCTIONS = {"dlsym", "dlvsym", "dlopen", "dlmopen"}
 NEEDED_ALLOWED = re.compile(r"^(libc\.so\.6|ld-linux[-\w]*\.so\.\d+)$")
 
@@ -83,7 +85,7 @@ def check(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
-    parser.add_argument("api_def")
+    parser.add_argument("api_def", nargs="?", default=API_DEF)
     parser.add_argument("--floor", default="2.17", help="newest GLIBC symbol version allowed")
     parser.add_argument("--max-kib", type=int, default=512)
     args = parser.parse_args()

@@ -133,9 +133,11 @@ int gs_engine_device(const char *uuid)
     return gs_attach_device(uuid);
 }
 
-/** Tell the slice's owner, where we are attached. */
+/** Tell the slice's owner, once in a process. */
 static void tell_unheld(const char *what)
 {
+    if (__atomic_exchange_n(&gs_engine.told, 1, __ATOMIC_RELAXED) != 0)
+        return;
     gs_slot_flag(GS_SLOT_UNHELD);
     gs_ring_log(GS_REASON_UNHELD, GS_RING_NO_DEVICE, what, NULL);
 }
@@ -143,10 +145,10 @@ static void tell_unheld(const char *what)
 void gs_engine_note_unheld(const char *what)
 {
     const int saved = errno;
-    const char *before = __atomic_exchange_n(&unheld, what, __ATOMIC_ACQ_REL);
+    __atomic_store_n(&unheld, what, __ATOMIC_RELEASE);
     gs_engine_start();
-    if (before == NULL && __atomic_load_n(&gs_engine.attached, __ATOMIC_ACQUIRE) != 0)
-        tell_unheld(what); /* twice at worst, when the start above did it */
+    if (__atomic_load_n(&gs_engine.attached, __ATOMIC_ACQUIRE) != 0)
+        tell_unheld(what); /* else whoever attaches does */
     errno = saved;
 }
 

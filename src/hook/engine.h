@@ -56,9 +56,8 @@ extern const struct gs_hook_vendor gs_hook_vendor;
  *  Where the kernel cannot wipe (before 4.14) `ready` stays 0 and each call compares the pid. */
 struct gs_engine_state {
     _Alignas(GS_ENGINE_PAGE) uint32_t ready; /**< 1: attached, nothing to do on the fast path */
-    uint32_t slot_plus1;                     /**< our slot in the ledger; 0 none */
-    uint32_t closed;    /**< 1: no usable quota or ledger: refuse device memory */
     uint32_t attached;  /**< engine.c: 1 attaching is over, with or without success */
+    uint32_t told;      /**< engine.c: 1 the slice's owner knows of gs_engine_note_unheld */
     uint32_t once;      /**< engine.c: futex word of gs_engine_start */
     uint32_t resolving; /**< engine.c: futex word of the resolver */
     uint32_t mark;      /**< engine.c: 0 in a child that has not started */
@@ -99,7 +98,7 @@ void *gs_engine_translate(void *real);
 bool gs_engine_owns(uintptr_t addr);
 
 /** Code is about to be loaded where the hook cannot follow: attach, and mark our slot, so that the
- * slice's owner is told. */
+ *  slice's owner is told. @what is a static string for the log. */
 void gs_engine_note_unheld(const char *what);
 
 /** Ledger index for a UUID; -ENODEV when it is not in the grant, -ESHUTDOWN when there is no

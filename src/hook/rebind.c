@@ -218,9 +218,10 @@ static bool next_path(const char **list, const char *file, const struct gs_elf *
     *list = dir[n] == ':' ? dir + n + 1 : dir + n;
     size_t used = expand(dir, n, from, ret_path, PATH_MAX);
     size_t n_file = strlen(file);
-    ret_path[0] = used == 0 ? '\0' : ret_path[0];
-    if (used == 0 || used + 1 + n_file >= PATH_MAX)
+    if (used == 0 || used + 1 + n_file >= PATH_MAX) {
+        ret_path[0] = '\0';
         return true;
+    }
     ret_path[used++] = '/';
     memcpy(ret_path + used, file, n_file + 1);
     return true;
