@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "contract/env.h"
 #include "contract/ledger.h"
@@ -106,8 +107,13 @@ static int open_file(const char *path, bool is_default, bool may_create)
 static int allocate(int fd, uint64_t bytes)
 {
     static const char zeros[4096];
-    int rc = (int)GS_SYS(SYS_ftruncate, fd, (off_t)0);
+    struct rlimit limit;
+    int rc;
 
+    /* beyond this limit the kernel would not only refuse but kill the program (SIGXFSZ) */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
+        return -EFBIG;
+    rc = (int)GS_SYS(SYS_ftruncate, fd, (off_t)0);
     if (rc < 0)
         return rc;
     rc = (int)GS_SYS(SYS_fallocate, fd, 0, (off_t)0, (off_t)bytes);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -187,6 +188,21 @@ static void test_read_only_file_system(void **state)
     assert_closed(GS_REASON_LEDGER_OPEN);
     assert_int_equal(setenv(GS_ENV_LEDGER, "/sys/gpuslice.cache", 1), 0);
     assert_closed(GS_REASON_LEDGER_OPEN);
+}
+
+/** No room for the ledger: told, not killed by the kernel's signal; and later room is used. */
+static void test_no_room(void **state)
+{
+    struct rlimit old, small;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    small.rlim_cur = 65536;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_closed(GS_REASON_LEDGER_SPACE);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    slice_attach();
 }
 
 static void test_long_path(void **state)
@@ -463,6 +479,7 @@ int main(void)
         CASE(test_ledger_truncated_or_long),
         CASE(test_ledger_not_a_file),
         CASE(test_read_only_file_system),
+        CASE(test_no_room),
         CASE(test_long_path),
         CASE(test_unfinished_creation),
         CASE(test_changed_quota),
