@@ -33,6 +33,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
 {
     EVENT_OF(e, hEvent);
     gs_capture_forget_event(e);
+    gs_event_share_close(e->shared, e->serial);
     gs_object_free(e);
     return CUDA_SUCCESS;
 }
@@ -65,7 +66,24 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
     e->done_ns = 0;
     e->record_ns = e->flags & DISABLE_TIMING ? 0 : gs_clock_now();
     e->recorded = 1;
+    if (e->shared) {
+        __atomic_store_n(&e->shared->tag, e->tag, __ATOMIC_RELAXED);
+        __atomic_store_n(&e->shared->recorded, 1, __ATOMIC_RELEASE);
+    }
     return CUDA_SUCCESS;
+}
+
+/* Another process may have recorded a shared event: take over its place. Pairs with the release
+ * above. */
+static void refresh(struct gs_event *e)
+{
+    if (!e->shared || !__atomic_load_n(&e->shared->recorded, __ATOMIC_ACQUIRE))
+        return;
+    uint64_t tag = __atomic_load_n(&e->shared->tag, __ATOMIC_RELAXED);
+    if (tag != e->tag)
+        e->host_seq = 0; /* host functions of another process are not ours to wait for */
+    e->tag = tag;
+    e->recorded = 1;
 }
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -92,6 +110,7 @@ CUresult cuEventQuery(CUevent hEvent)
     EVENT_OF(e, hEvent);
     if (e->capture)
         return CUDA_ERROR_CAPTURED_EVENT;
+    refresh(e);
     if (e->recorded && !gs_stream_reached(e->card, e->tag, e->host_seq))
         return CUDA_ERROR_NOT_READY;
     note_done(e);
@@ -103,6 +122,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
     EVENT_OF(e, hEvent);
     if (e->capture)
         return CUDA_ERROR_CAPTURED_EVENT;
+    refresh(e);
     if (!e->recorded)
         return CUDA_SUCCESS;
     gs_stream_await(e->card, e->tag, e->host_seq);
@@ -152,6 +172,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     }
     if (s->capture || e->capture)
         return gs_capture_wait(s, e);
+    refresh(e);
     if (!e->recorded)
         return CUDA_SUCCESS;
     /* On one card everything of a process runs in order of submission; only another card's tag

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "vendors/nvidia/sim/context.h"
+#include "vendors/nvidia/sim/event_share.h"
 #include "vendors/nvidia/sim/object.h"
 #include "vendors/nvidia/sim/process.h"
 #include "vendors/nvidia/sim/stream.h"
@@ -35,9 +36,11 @@ struct gs_event {
     uint32_t recorded;
     uint64_t tag;
     uint64_t host_seq;
-    uint64_t record_ns;         /**< real time of the record */
-    uint64_t done_ns;           /**< real time of completion once seen; 0 before */
-    struct gs_capture *capture; /**< recorded inside a capture: joins streams to it */
+    uint64_t record_ns;             /**< real time of the record */
+    uint64_t done_ns;               /**< real time of completion once seen; 0 before */
+    struct gs_event_shared *shared; /**< place that other processes see; NULL: own event */
+    uint32_t serial;                /**< of the shared file, if this process made it */
+    struct gs_capture *capture;     /**< recorded inside a capture: joins streams to it */
     CUgraphNode *capture_deps;
     size_t n_capture_deps;
 };
