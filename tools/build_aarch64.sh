@@ -47,7 +47,7 @@ cpu = '$arch'
 endian = 'little'
 EOT
 if [ ! -f "$out/meson/build.ninja" ]; then
-    meson setup --cross-file "$out/cross.ini" -Dtests=false "$out/meson" "$root" >&2
+    meson setup --cross-file "$out/cross.ini" -Dtests=false -Dhook_only=true "$out/meson" "$root" >&2
 fi
 ninja -C "$out/meson" src/vendors/nvidia/hook/libvgpu.so >&2
 "$root/tools/check_hook_binary.py" "$out/meson/src/vendors/nvidia/hook/libvgpu.so" \
