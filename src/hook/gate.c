@@ -15,7 +15,7 @@
 /* How long one attempt waits for the announcement of another process before dead slots are looked
  * for, and how long all attempts of one call may take. */
 #define PEER_WAIT_US 4000u
-#define CALL_WAIT_US 400000u
+#define CALL_WAIT_US 300000u
 /* How long a refusal is put off because somebody else is freeing a dead process's bytes just now.
  */
 #define REAPER_WAIT_US 100000u

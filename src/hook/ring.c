@@ -59,7 +59,10 @@ static void write_ring(struct gs_ledger *ledger, const struct gs_ledger_event *e
      * after */
     gs_atomic_store(&e->seq, 2 * pos + 1, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    memcpy(&e->time_ns, &event->time_ns, sizeof(*e) - offsetof(struct gs_ledger_event, time_ns));
+    /* word by word: a writer a whole round behind may be at this entry still; the text that then
+     * comes out is mixed, not wild */
+    for (size_t i = 1; i < sizeof(*e) / 8; i++)
+        gs_atomic_store((uint64_t *)e + i, ((const uint64_t *)event)[i], __ATOMIC_RELAXED);
     gs_atomic_store(&e->seq, 2 * (pos + 1), __ATOMIC_RELEASE);
 }
 
