@@ -87,7 +87,7 @@ static int32_t lock_holder(int fd, uint32_t slot)
 {
     struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)slot, .l_len = 1};
 
-    if (fcntl(fd, F_GETLK, &fl) != 0 || fl.l_type == F_UNLCK)
+    if (syscall(SYS_fcntl, fd, F_GETLK, &fl) != 0 || fl.l_type == F_UNLCK)
         return 0;
     return fl.l_pid > 0 ? (int32_t)fl.l_pid : -1;
 }
