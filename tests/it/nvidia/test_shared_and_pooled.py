@@ -206,6 +206,29 @@ def test_an_exported_handle_passes_to_its_importer(peers):
     assert witness("c.free_mib()") == "64.0"
 
 
+def test_a_handle_exported_twice(peers):
+    """Each export is a new descriptor; the second importer carries the charge as the first would."""
+    a, b, witness = peers(), peers(), peers()
+    assert a("h = c.create(32 * MIB, handle_types=FD)") == "done"
+    assert a("fd, again = C.c_int(), C.c_int()") == "done"
+    export = "c.call('cuMemExportToShareableHandle', C.byref({}), C.c_uint64(h), FD, C.c_uint64(0))"
+    assert a(export.format("fd")) == "None"
+    assert a(export.format("again")) == "None"
+    pass_fd(a, b, "again.value", a.process.pid, b.process.pid)
+    assert b("g = C.c_uint64()") == "done"
+    assert b("c.call('cuMemImportFromShareableHandle', C.byref(g), C.c_void_p(got), FD)") == "None"
+    assert b("va = c.reserve_va(32 * MIB)") == "done"
+    assert b("c.map(va, 32 * MIB, g.value)") == "None"
+    assert witness("c.free_mib()") == "32.0"
+    a.kill()
+    assert witness("refused(c.alloc, 33 * MIB)") == "True"
+    assert witness("c.free_mib()") == "32.0"
+    assert b("c.release(g.value)") == "None"
+    assert witness("c.free_mib()") == "32.0"
+    assert b("c.unmap(va, 32 * MIB)") == "None"
+    assert witness("c.free_mib()") == "64.0"
+
+
 # ---- CUDA IPC ----
 
 IPC_OPEN = "c.call('cuIpcOpenMemHandle_v2', C.byref(q), Bytes64.from_buffer_copy(bytes.fromhex('%s')), 1)"

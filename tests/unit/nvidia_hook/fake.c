@@ -11,6 +11,7 @@
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/linear.h"
 #include "vendors/nvidia/hook/pool.h"
+#include "vendors/nvidia/hook/vmm.h"
 
 struct fake fake;
 struct gs_driver gs_driver_table;
@@ -132,6 +133,22 @@ const struct gs_device *gs_device_known(uint32_t ordinal)
 
 void gs_driver_resolve_cuda(void)
 {
+}
+
+uint64_t gs_vmm_serial(uint64_t id)
+{
+    return id;
+}
+
+int gs_vmm_match(uint64_t bytes, uint32_t *ret_dev)
+{
+    for (int i = 0; i < 16; i++)
+        if (share[i].refs != 0 && share[i].bytes == bytes) {
+            share[i].refs++;
+            *ret_dev = 0;
+            return i;
+        }
+    return -ENOENT;
 }
 
 int gs_linear_publish(CUdeviceptr ptr, struct gs_share_key key)
@@ -334,7 +351,10 @@ CUresult fake_export(void *out, CUmemGenericAllocationHandle handle, CUmemAlloca
 {
     (void)type, (void)flags;
     memset(out, 0, 64);
-    memcpy(out, &handle, sizeof(handle));
+    if (fake.export_fd != 0)
+        memcpy(out, &fake.export_fd, sizeof(fake.export_fd));
+    else
+        memcpy(out, &handle, sizeof(handle));
     return failed();
 }
 

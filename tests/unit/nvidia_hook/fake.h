@@ -19,7 +19,8 @@ struct fake {
     uint32_t trims, graph_trims, attribute_reads, forwards;
     CUresult fail; /* the next real allocation or free answers this */
     bool capturing;
-    bool dense; /* pointers follow each other, as within a chunk */
+    int export_fd; /* what an export answers with; 0: the handle */
+    bool dense;    /* pointers follow each other, as within a chunk */
     uint64_t next_dense;
     /* the gate */
     uint64_t limit;

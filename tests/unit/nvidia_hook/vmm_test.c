@@ -4,6 +4,9 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "fake.h"
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/vmm.h"
@@ -133,6 +136,33 @@ static void exported_memory_counts_once(void **state)
     assert_int_equal(fake.held + fake.shared, 0);
 }
 
+/* A real driver's descriptors are all of one device node; /dev/null stands for it. */
+static void imports_without_identity_are_matched_by_size(void **state)
+{
+    CUmemGenericAllocationHandle h, in;
+    int fd = open("/dev/null", O_RDONLY);
+    unsigned char out[64];
+
+    (void)state;
+    fake_reset(64 * MIB);
+    h = create(2 * MIB);
+    fake.export_fd = fd;
+    assert_int_equal(
+        gs_nv_mem_export(fake_export, out, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+        CUDA_SUCCESS);
+    assert_int_equal(fake.shared, 2 * MIB);
+    assert_int_equal(gs_nv_mem_import(fake_import, &in, (void *)(uintptr_t)fd,
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                     CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_map(fake_map, 1ull << 43, 2 * MIB, 0, in, 0), CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_release(fake_release, h), CUDA_SUCCESS);
+    assert_int_equal(fake.held + fake.shared, 2 * MIB); /* the importer's now */
+    assert_int_equal(gs_nv_mem_release(fake_release, in), CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_unmap(fake_unmap, 1ull << 43, 2 * MIB), CUDA_SUCCESS);
+    assert_int_equal(fake.held + fake.shared, 0);
+    close(fd);
+}
+
 static void tiles_hold_memory(void **state)
 {
     CUarrayMapInfo info = {.resourceType = CU_RESOURCE_TYPE_ARRAY,
@@ -164,6 +194,7 @@ int main(void)
         cmocka_unit_test(one_unmap_may_cover_many_mappings),
         cmocka_unit_test(failures_keep_the_references),
         cmocka_unit_test(exported_memory_counts_once),
+        cmocka_unit_test(imports_without_identity_are_matched_by_size),
         cmocka_unit_test(tiles_hold_memory),
     };
 

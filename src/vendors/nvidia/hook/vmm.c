@@ -13,9 +13,10 @@
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/pool.h"
 
-#define ID_BIT   (1ull << 63)
-#define TILE_BIT (1ull << 63)
-#define BATCH    64
+#define ID_BIT    (1ull << 63)
+#define TILE_BIT  (1ull << 63)
+#define UNMATCHED 1u /* gs_obj.flags of a memory: imported, exporter not known yet */
+#define BATCH     64
 
 static uint64_t next_id = 1;
 static uint32_t seen_tiles; /* something was mapped into a sparse array */
@@ -160,6 +161,28 @@ CUresult gs_nv_mem_retain_handle(gs_fn_cuMemRetainAllocationHandle *real,
     return result;
 }
 
+static int set_match(struct gs_obj *obj, void *arg)
+{
+    const struct gs_obj *match = arg;
+
+    if ((obj->flags & UNMATCHED) == 0)
+        return -EEXIST; /* another thread was first */
+    *obj = (struct gs_obj){.dev = match->dev, .share = match->share, .refs = obj->refs};
+    return 0;
+}
+
+/* An import whose exporter its descriptor did not tell: now its size is known. */
+static void match_import(uint64_t id, uint64_t bytes)
+{
+    struct gs_obj memory;
+
+    if (!gs_track_get(GS_OBJ_HANDLE, id, &memory) || (memory.flags & UNMATCHED) == 0)
+        return;
+    memory.share = gs_vmm_match(bytes, &memory.dev);
+    if (memory.share >= 0 && gs_track_update(GS_OBJ_HANDLE, id, set_match, &memory) != 0)
+        gs_share_leave(memory.share);
+}
+
 CUresult gs_nv_mem_map(gs_fn_cuMemMap *real, CUdeviceptr ptr, size_t size, size_t offset,
                        CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
@@ -172,6 +195,8 @@ CUresult gs_nv_mem_map(gs_fn_cuMemMap *real, CUdeviceptr ptr, size_t size, size_
     result = real(ptr, size, offset, handle, flags);
     mapping =
         (struct gs_obj){.bytes = size, .aux = obj.aux, .dev = obj.dev, .share = -1, .refs = 1};
+    if (result == CUDA_SUCCESS)
+        match_import(obj.aux, size);
     if (result != CUDA_SUCCESS)
         drop_memory(obj.aux);
     else if (gs_track_put(GS_OBJ_MAPPING, ptr, &mapping) != 0) {
@@ -234,8 +259,9 @@ CUresult gs_nv_mem_unmap(gs_fn_cuMemUnmap *real, CUdeviceptr ptr, size_t size)
 }
 
 /* Identity of what a shareable handle stands for, the same in exporter and importer. A file is told
- * by its inode, except where the descriptor is of a device node, which all exports share. */
-static bool share_key(const void *handle, int fd, CUmemAllocationHandleType type,
+ * by its inode. All exports of a real driver are of one device node: an exporter's `serial` tells
+ * those apart in the ledger, and importers find theirs by size (gs_vmm_match). */
+static bool share_key(const void *handle, int fd, CUmemAllocationHandleType type, uint64_t serial,
                       struct gs_share_key *ret_key)
 {
     struct stat st;
@@ -245,13 +271,15 @@ static bool share_key(const void *handle, int fd, CUmemAllocationHandleType type
         *ret_key = gs_share_key_of(handle, 64); /* CUmemFabricHandle, CUDA 12.3: 64 bytes */
         return true;
     }
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || gs_sys_fstat(fd, &st) != 0 ||
-        S_ISCHR(st.st_mode))
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || gs_sys_fstat(fd, &st) != 0)
         return false;
-    id[0] = 0x64662d6d656d; /* keeps these keys apart from those of other handles */
-    id[1] = st.st_dev;
-    id[2] = st.st_ino;
+    if (S_ISCHR(st.st_mode) && serial == 0)
+        return false;
+    id[0] = st.st_dev;
+    id[1] = st.st_ino;
+    id[2] = S_ISCHR(st.st_mode) ? serial : 0;
     *ret_key = gs_share_key_of(id, sizeof(id));
+    ret_key->w[1] = GS_VMM_SHARE_TAG;
     return true;
 }
 
@@ -276,7 +304,8 @@ CUresult gs_nv_mem_export(gs_fn_cuMemExportToShareableHandle *real, void *sharea
         return result;
     if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         memcpy(&fd, shareableHandle, sizeof(fd));
-    if (!share_key(shareableHandle, fd, handleType, &key))
+    /* Unique in the slice as long as the slot is ours, and the share goes with the last holder. */
+    if (!share_key(shareableHandle, fd, handleType, gs_vmm_serial(obj.aux), &key))
         return result;
     id = gs_share_publish(memory.dev, memory.bytes, key);
     /* Freed meanwhile is a race of the program with itself; then nobody holds the share either. */
@@ -294,7 +323,7 @@ CUresult gs_nv_mem_import(gs_fn_cuMemImportFromShareableHandle *real,
     bool keyed = osHandle != NULL || shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     CUresult result;
 
-    keyed = keyed && share_key(osHandle, (int)(uintptr_t)osHandle, shHandleType, &key);
+    keyed = keyed && share_key(osHandle, (int)(uintptr_t)osHandle, shHandleType, 0, &key);
     result = real(handle, osHandle, shHandleType);
     if (result != CUDA_SUCCESS || handle == NULL)
         return result;
@@ -304,7 +333,8 @@ CUresult gs_nv_mem_import(gs_fn_cuMemImportFromShareableHandle *real,
         return result;
     if (keyed)
         memory.share = gs_share_join(key);
-    if (memory.share >= 0 && note_memory(*handle, &memory) != 0)
+    memory.flags = memory.share < 0 ? UNMATCHED : 0;
+    if (note_memory(*handle, &memory) != 0 && memory.share >= 0)
         gs_share_leave(memory.share); /* not followed: the exporter keeps the charge */
     return result;
 }

@@ -10,5 +10,17 @@
 
 #include <stdint.h>
 
+/** Second word of the key of memory exported as a file descriptor. */
+#define GS_VMM_SHARE_TAG 0x67732d766d6d2d66ull
+
+/** Number for the memory with this id that no other process of the slice uses. */
+uint64_t gs_vmm_serial(uint64_t id);
+
+/** Join a share of `bytes` that another process exported as a file descriptor and that we do not
+ * hold, the oldest first: what remains where descriptors cannot be told apart (a real driver's are
+ * all of one device node; a second export of the same memory is a new file). Returns id >= 0 with
+ * its ledger index in *ret_dev; -ENOENT. */
+int gs_vmm_match(uint64_t bytes, uint32_t *ret_dev);
+
 /** A sparse array (or mipmap) is destroyed: what was mapped into it is mapped no more. */
 void gs_vmm_array_gone(uint64_t array);
