@@ -51,16 +51,19 @@ CUresult gs_nv_ipc_open_mem_handle(gs_fn_cuIpcOpenMemHandle_v2 *real, CUdevicept
                                    CUipcMemHandle handle, unsigned int Flags)
 {
     struct gs_obj obj = {.refs = 1, .flags = GS_IMPORT_IPC};
-    CUresult result = real(pdptr, handle, Flags);
+    CUresult result;
 
-    if (result != CUDA_SUCCESS || pdptr == NULL)
-        return result;
-    /* Opened before: the driver counts, and gives the same address. */
-    if (gs_track_update(GS_OBJ_IMPORT, *pdptr, ref, NULL) == 0)
-        return result;
+    /* Joined before the call: the exporter may die within it. */
     obj.share = gs_share_join(gs_share_key_of(&handle, sizeof(handle)));
-    if (obj.share >= 0 && gs_track_put(GS_OBJ_IMPORT, *pdptr, &obj) != 0)
-        gs_share_leave(obj.share); /* not followed: the exporter keeps the charge */
+    result = real(pdptr, handle, Flags);
+    if (obj.share < 0)
+        return result; /* nobody in this slice made it */
+    /* Opened before: the driver counts, and gives the same address. If it cannot be followed, the
+     * exporter keeps the charge. */
+    if (result != CUDA_SUCCESS || pdptr == NULL ||
+        gs_track_update(GS_OBJ_IMPORT, *pdptr, ref, NULL) == 0 ||
+        gs_track_put(GS_OBJ_IMPORT, *pdptr, &obj) != 0)
+        gs_share_leave(obj.share);
     return result;
 }
 

@@ -249,19 +249,19 @@ CUresult gs_nv_mem_pool_export_pointer(gs_fn_cuMemPoolExportPointer *real,
 CUresult gs_nv_mem_pool_import_pointer(gs_fn_cuMemPoolImportPointer *real, CUdeviceptr *ptr_out,
                                        CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 {
-    struct gs_share_key key = {{0, 0}};
-    struct gs_obj obj = {.refs = 1, .flags = GS_IMPORT_POOL};
+    struct gs_obj obj = {.refs = 1, .share = -1, .flags = GS_IMPORT_POOL};
     CUresult result;
 
-    if (shareData != NULL)
-        key = gs_share_key_of(shareData, sizeof(*shareData));
+    if (shareData != NULL) /* before the call: the exporter may die within it */
+        obj.share = gs_share_join(gs_share_key_of(shareData, sizeof(*shareData)));
     result = real(ptr_out, pool, shareData);
-    if (result != CUDA_SUCCESS || ptr_out == NULL || shareData == NULL)
-        return result;
-    obj.share = gs_share_join(key);
+    if (obj.share < 0)
+        return result; /* nobody in this slice made it */
     __atomic_store_n(&followed, 1, __ATOMIC_RELAXED);
-    if (obj.share >= 0 && gs_track_put(GS_OBJ_IMPORT, *ptr_out, &obj) != 0)
-        gs_share_leave(obj.share); /* not followed: the exporter keeps the charge */
+    /* If it cannot be followed, the exporter keeps the charge. */
+    if (result != CUDA_SUCCESS || ptr_out == NULL ||
+        gs_track_put(GS_OBJ_IMPORT, *ptr_out, &obj) != 0)
+        gs_share_leave(obj.share);
     return result;
 }
 

@@ -324,18 +324,17 @@ CUresult gs_nv_mem_import(gs_fn_cuMemImportFromShareableHandle *real,
     CUresult result;
 
     keyed = keyed && share_key(osHandle, (int)(uintptr_t)osHandle, shHandleType, 0, &key);
-    result = real(handle, osHandle, shHandleType);
-    if (result != CUDA_SUCCESS || handle == NULL)
-        return result;
-    /* The same memory may come in twice, or be our own: the driver then hands out the number it
-     * has. */
-    if (gs_track_update(GS_OBJ_HANDLE, *handle, ref, NULL) == 0)
-        return result;
-    if (keyed)
+    if (keyed) /* before the call: the exporter may die within it */
         memory.share = gs_share_join(key);
     memory.flags = memory.share < 0 ? UNMATCHED : 0;
-    if (note_memory(*handle, &memory) != 0 && memory.share >= 0)
-        gs_share_leave(memory.share); /* not followed: the exporter keeps the charge */
+    result = real(handle, osHandle, shHandleType);
+    /* The same memory may come in twice, or be our own: the driver then hands out the number it
+     * has. If it cannot be followed, the exporter keeps the charge. */
+    if ((result != CUDA_SUCCESS || handle == NULL ||
+         gs_track_update(GS_OBJ_HANDLE, *handle, ref, NULL) == 0 ||
+         note_memory(*handle, &memory) != 0) &&
+        memory.share >= 0)
+        gs_share_leave(memory.share);
     return result;
 }
 
