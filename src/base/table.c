@@ -133,5 +133,5 @@ void gs_table_bar(struct gs_buf *buf, uint64_t part, uint64_t whole, size_t widt
 void gs_table_clean(struct gs_buf *buf, const char *text)
 {
     for (; *text; text++)
-        gs_buf_addc(buf, is_control(*text) ? '?' : *text, 1);
+        gs_buf_add(buf, is_control(*text) ? "?" : text, 1);
 }

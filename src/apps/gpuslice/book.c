@@ -72,7 +72,7 @@ int gs_book_read(int dir_fd, struct gs_book *ret_book, struct gs_err *err)
 
     memset(ret_book, 0, sizeof(*ret_book));
     rc = read_snapshot(dir_fd, &snapshot, err);
-    if (rc != 0)
+    if (rc != 0 || !snapshot)
         return rc;
     ret_book->process = calloc(GS_LEDGER_SLOTS, sizeof(*ret_book->process));
     if (!ret_book->process)

@@ -156,7 +156,7 @@ def test_killed_parent_leaves_the_program_and_a_slice_that_is_collected(cli):
 
 def test_orphans_stay_in_the_tree(cli):
     """A double fork does not leave: the parent adopts what its tree loses."""
-    p = cli.start("--memory", "1Gi", code="(sleep 1000 & echo $!); cat")
+    p = cli.start("--memory", "1Gi", code="o=$(sleep 1000 >/dev/null 2>&1 & echo $!); echo $o; cat")
     orphan = int(p.first_line)
     stat_line = pathlib.Path(f"/proc/{orphan}/stat").read_text().rsplit(")", 1)[1].split()
     assert int(stat_line[1]) == p.pid

@@ -1,6 +1,7 @@
 #include "base/proc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -89,14 +90,21 @@ static void reads_one_variable_of_another_process(void **state)
     char *const argv[] = {"sleep", "1000", NULL};
     char *const envp[] = {"GS_TESTX=no", "GS_TEST=a=b c", "GS_EMPTY=", NULL};
     struct gs_buf buf = {0};
-    pid_t pid = vfork();
+    int started[2]; /* closed by exec: then the new environment is in place */
+    char byte;
+    pid_t pid;
     uid_t uid;
 
     (void)state;
+    assert_int_equal(pipe2(started, O_CLOEXEC), 0);
+    pid = fork();
     if (pid == 0) {
         (void)execve("/bin/sleep", argv, envp);
         _exit(127);
     }
+    (void)close(started[1]);
+    assert_int_equal(read(started[0], &byte, 1), 0);
+    (void)close(started[0]);
     assert_int_equal(gs_proc_env(pid, "GS_TEST", &buf), 0);
     assert_string_equal(gs_buf_text(&buf), "a=b c");
     gs_buf_clear(&buf);

@@ -82,7 +82,7 @@ int gs_context_measure(const char *uuid, uint64_t *ret_bytes, struct gs_err *err
     rc = gs_nvml_open(&nvml, err);
     if (rc == 0)
         rc = load_cuda(&cuda, err);
-    if (rc != 0)
+    if (rc != 0 || !cuda.init || !cuda.device_get || !cuda.retain)
         return rc;
     rc = find_device(&nvml, uuid, &handle);
     if (rc != 0)
