@@ -1,6 +1,6 @@
 #include "vendors/nvidia/sim/clock.h"
 
-#include <sched.h>
+#include <errno.h>
 #include <time.h>
 
 #include "core/cleanup.h"
@@ -12,33 +12,34 @@ uint64_t gs_clock_now(void)
     return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-/* The ticket is the time of entry, so that a waiter can tell a dead holder from a new one. */
-static uint64_t enter(struct gs_clock *c)
+void gs_clock_init(struct gs_clock *c)
 {
-    uint64_t ticket = gs_clock_now() | 1;
-    uint64_t seen_since = 0, seen_ticket = 0;
-    for (;;) {
-        uint64_t holder = 0;
-        if (__atomic_compare_exchange_n(&c->lock, &holder, ticket, 0, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED))
-            return ticket;
-        uint64_t now = gs_clock_now();
-        if (holder != seen_ticket) {
-            seen_ticket = holder;
-            seen_since = now;
-        } else if (now - seen_since > GS_CLOCK_STEAL_NS) {
-            if (__atomic_compare_exchange_n(&c->lock, &holder, ticket, 0, __ATOMIC_ACQUIRE,
-                                            __ATOMIC_RELAXED))
-                return ticket;
-        }
-        sched_yield();
-    }
+    pthread_mutexattr_t attr;
+    (void)pthread_mutexattr_init(&attr);
+    (void)pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    (void)pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    (void)pthread_mutex_init(&c->lock, &attr);
+    (void)pthread_mutexattr_destroy(&attr);
 }
 
-/* Leaves the lock alone if somebody took it over meanwhile. Pairs with the acquire in enter(). */
-static void leave(struct gs_clock *c, uint64_t ticket)
+/* A holder that died left the books late by one step at worst: nothing to make good. */
+static void enter(struct gs_clock *c)
 {
-    __atomic_compare_exchange_n(&c->lock, &ticket, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    if (pthread_mutex_lock(&c->lock) == EOWNERDEAD)
+        (void)pthread_mutex_consistent(&c->lock);
+}
+
+static void leave(struct gs_clock *c)
+{
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+/* Virtual time is also read without the lock (gs_clock_is_done). */
+static void move_on(struct gs_clock *c, uint64_t dv, uint64_t dt)
+{
+    __atomic_store_n(&c->v_ns, c->v_ns + dv, __ATOMIC_RELAXED);
+    c->t_ns += dt;
+    c->busy_ns += dt;
 }
 
 /* Number of processes with work left, and the tag at which the first of them runs dry. */
@@ -110,15 +111,11 @@ static void advance(struct gs_clock *c, uint64_t now)
             /* Keep what the division loses: time moves only by whole steps of n. */
             dv = dt / n;
             dt = dv * n;
-            c->v_ns += dv;
-            c->t_ns += dt;
-            c->busy_ns += dt;
+            move_on(c, dv, dt);
             account(c, dv);
             break;
         }
-        c->v_ns += dv;
-        c->t_ns += dv * n;
-        c->busy_ns += dv * n;
+        move_on(c, dv, dv * n);
         account(c, dv);
         add_segment(c, busy_procs(c, &first));
     }
@@ -127,9 +124,9 @@ static void advance(struct gs_clock *c, uint64_t now)
 
 void gs_clock_advance(struct gs_clock *c)
 {
-    uint64_t ticket = enter(c);
+    enter(c);
     advance(c, gs_clock_now());
-    leave(c, ticket);
+    leave(c);
 }
 
 uint64_t gs_clock_submit(struct gs_clock *c, uint32_t slot, uint64_t cost_ns)
@@ -137,7 +134,7 @@ uint64_t gs_clock_submit(struct gs_clock *c, uint32_t slot, uint64_t cost_ns)
     struct gs_clock_proc *p = &c->proc[slot % GS_CLOCK_PROCS];
     uint64_t *word = &c->active[(slot % GS_CLOCK_PROCS) / 64];
     uint64_t bit = 1ull << (slot % 64);
-    uint64_t ticket = enter(c);
+    enter(c);
     advance(c, gs_clock_now());
     if (p->tail_v_ns < c->v_ns)
         p->tail_v_ns = c->v_ns;
@@ -148,7 +145,7 @@ uint64_t gs_clock_submit(struct gs_clock *c, uint32_t slot, uint64_t cost_ns)
         *word |= bit;
         add_segment(c, busy_procs(c, &first));
     }
-    leave(c, ticket);
+    leave(c);
     return tag;
 }
 
@@ -177,7 +174,8 @@ void gs_clock_wait(struct gs_clock *c, uint64_t tag)
 
 uint64_t gs_clock_when(struct gs_clock *c, uint64_t tag)
 {
-    uint64_t ticket = enter(c), when = 0, first;
+    uint64_t when = 0, first;
+    enter(c);
     advance(c, gs_clock_now());
     if (tag > c->v_ns) {
         uint32_t n = busy_procs(c, &first);
@@ -194,28 +192,29 @@ uint64_t gs_clock_when(struct gs_clock *c, uint64_t tag)
             }
         }
     }
-    leave(c, ticket);
+    leave(c);
     return when;
 }
 
 void gs_clock_drop(struct gs_clock *c, uint32_t slot)
 {
-    uint64_t ticket = enter(c), first;
+    uint64_t first;
+    enter(c);
     advance(c, gs_clock_now());
     c->active[(slot % GS_CLOCK_PROCS) / 64] &= ~(1ull << (slot % 64));
     c->proc[slot % GS_CLOCK_PROCS] = (struct gs_clock_proc){.tail_v_ns = 0};
     add_segment(c, busy_procs(c, &first));
-    leave(c, ticket);
+    leave(c);
 }
 
 uint32_t gs_clock_util_pct(struct gs_clock *c)
 {
-    uint64_t ticket = enter(c);
+    enter(c);
     advance(c, gs_clock_now());
     uint64_t busy = 0;
     if (c->n_samples)
         busy = c->sample[(c->n_samples - 1) % GS_CLOCK_SAMPLES].busy_ns;
-    leave(c, ticket);
+    leave(c);
     uint64_t pct = busy * 100 / GS_CLOCK_SAMPLE_NS;
     return (uint32_t)(pct > 100 ? 100 : pct);
 }

@@ -7,17 +7,16 @@
  * = max(last tag of the process, V) + d and is done when V has reached F. Utilisation is the real
  * time during which n > 0, per process its 1/n share.
  *
- * The state lies in memory that all processes of a card share. A process that dies inside the short
- * critical section is stepped over after GS_CLOCK_STEAL_NS; the state is then at worst late by one
- * step. */
+ * The state lies in memory that all processes of a card share. When a process dies inside the short
+ * critical section the next one takes the lock over; the state is then at worst late by one step.
+ */
 
+#include <pthread.h>
 #include <stdint.h>
 
 #define GS_CLOCK_PROCS    4096
 #define GS_CLOCK_SEGMENTS 128
 #define GS_CLOCK_SAMPLES  64
-/** A holder of the lock that shows no progress for so long is taken for dead. */
-#define GS_CLOCK_STEAL_NS 20000000ull
 /** Length of one utilisation sample. */
 #define GS_CLOCK_SAMPLE_NS 100000000ull
 
@@ -42,9 +41,10 @@ struct gs_clock_sample {
     uint64_t busy_ns;
 };
 
-/** Zeroed memory is a card that has done nothing yet. All times from CLOCK_MONOTONIC. */
+/** Zeroed memory with gs_clock_init() is a card that has done nothing yet. Times from
+ *  CLOCK_MONOTONIC. */
 struct gs_clock {
-    uint64_t lock; /**< 0, or the ticket of the holder */
+    pthread_mutex_t lock; /**< robust, between processes */
     uint64_t v_ns;
     uint64_t t_ns;
     uint64_t busy_ns; /**< real time with at least one busy process */
@@ -57,6 +57,9 @@ struct gs_clock {
     struct gs_clock_sample sample[GS_CLOCK_SAMPLES];
     struct gs_clock_proc proc[GS_CLOCK_PROCS];
 };
+
+/** Make the lock of a zeroed clock. */
+void gs_clock_init(struct gs_clock *c);
 
 /** Real time in nanoseconds (CLOCK_MONOTONIC, no system call). */
 uint64_t gs_clock_now(void);

@@ -132,6 +132,7 @@ static void fill_cards(struct gs_sim_state *s, const struct config *c)
             gs_sim_align(((c->memory_bytes >> card->shift) + 1) * GS_SIM_SPAN_FACTOR, 64);
         card->bitmap_at = at;
         at += gs_sim_align(card->span_units / 8, 4096);
+        gs_clock_init(&card->clock);
         fill_uuid(card->uuid, i);
         (void)snprintf(card->name, sizeof(card->name), "%s",
                        s->model[0] ? s->model : "NVIDIA A100-SXM4-80GB");
