@@ -8,7 +8,7 @@ import sys
 
 MAX_FUNCTION, MAX_PARAMS, MAX_FILE = 80, 6, 900
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DRIVER_ABI = re.compile(r"\b(gs_nv_\w+|cu[A-Z]\w*|cuda[A-Z]\w*|__cuda\w+|nvml[A-Z]\w*)\s*\(")
+DRIVER_ABI = re.compile(r"\b(gs_nv_\w+|cu[A-Z]\w*|cuda[A-Z]\w*|__cuda\w+|nvml[A-Z]\w*)\s*[(,]")
 
 
 def functions(lines):

@@ -45,7 +45,7 @@ for f in "$@"; do
     case "$f" in
         torch1.12) torch_old ;;
         torch2) venv torch2 torch==2.7.1 numpy ;;
-        cupy) venv cupy cupy-cuda12x==12.3.0 "numpy<2" nvidia-cuda-nvrtc-cu12==12.6.77 setuptools ;;
+        cupy) venv cupy cupy-cuda12x==12.3.0 "numpy<2" setuptools ;;
         tensorflow) venv tensorflow tensorflow==2.19.0 ;;
         *) die "unknown framework '$f'" ;;
     esac

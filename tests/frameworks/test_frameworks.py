@@ -67,7 +67,8 @@ def test_torch_2_malloc_async(sim):
 @pytest.mark.parametrize("pool", ["default", "async"])
 def test_cupy(sim, pool):
     cupy = need("cupy")
-    nvrtc = next(cupy.glob("lib/python*/site-packages/nvidia/cuda_nvrtc/lib"))
+    # CuPy's wheel expects cuBLAS and its kin on the path; PyTorch's wheels bring them. Never their cudart.
+    kin = [str(p) for p in need("torch2").glob("lib/python*/site-packages/nvidia/*/lib") if p.parent.name != "cuda_runtime"]
     seen = run(sim, [cupy / "bin" / "python"], "cupy_client.py", pool, cudart=12,
-               LD_LIBRARY_PATH=f"{sim.lib}:{nvrtc}")
+               LD_LIBRARY_PATH=":".join([str(sim.lib), *kin]))
     check_memory(seen, "memory")
