@@ -124,15 +124,19 @@ CUresult gs_copy_call(const CUDA_MEMCPY3D *copy, struct gs_sim_order order)
     struct gs_sim_ctx *ctx = gs_context_current();
     if (!gs_copy_bytes(copy))
         return CUDA_SUCCESS;
-    CUresult rc = resolve_both(copy, &to, &from);
-    if (rc)
-        return rc;
+    /* Memory of a graph has no bytes yet while the graph is made: a recorded copy is checked when
+     * it runs. */
     if (order.async && gs_stream_is_capturing(order.stream)) {
+        if (!is_type(copy->srcMemoryType) || !is_type(copy->dstMemoryType))
+            return CUDA_ERROR_INVALID_VALUE;
         CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
         node.memcpy.copyCtx = (CUcontext)ctx;
         node.memcpy.copyParams = *copy;
         return gs_capture_add(order.stream, &node, NULL);
     }
+    CUresult rc = resolve_both(copy, &to, &from);
+    if (rc)
+        return rc;
     /* A copy inside the card does not make the caller wait. */
     enum gs_stream_work work = work_of(copy);
     if (order.async || work == GS_STREAM_FILL)

@@ -120,6 +120,12 @@ static int reset_peak(int argc, char **argv)
 static const struct gs_ctl_command commands[] = {
     {"status", "--json", "cards, memory in use and at most per group, processes", status},
     {"reset-peak", "", "set every peak to what is in use now", reset_peak},
+    {"fault", "FUNCTION [--nth N] --error CODE",
+     "the N-th call from now fails (no --nth: every call)", gs_ctl_fault},
+    {"slow", "FUNCTION MILLISECONDS", "every call waits first", gs_ctl_slow},
+    {"lose", "CARD", "the card falls off the bus", gs_ctl_lose},
+    {"xid", "CARD NUMBER", "the card reports an XID error", gs_ctl_xid},
+    {"reset", "", "forget all faults and bring lost cards back", gs_ctl_reset},
 };
 
 static void usage(FILE *out)

@@ -9,3 +9,10 @@ struct gs_ctl_command {
     const char *help;
     int (*run)(int argc, char **argv);
 };
+
+/** Commands on faults (ctl_fault.c). */
+int gs_ctl_fault(int argc, char **argv);
+int gs_ctl_slow(int argc, char **argv);
+int gs_ctl_lose(int argc, char **argv);
+int gs_ctl_xid(int argc, char **argv);
+int gs_ctl_reset(int argc, char **argv);

@@ -50,19 +50,6 @@ static const char *text_of(CUresult error)
     }
 }
 
-const char *gs_errors_name(CUresult error)
-{
-    switch (error) {
-#define GS_CUDA_RESULT(name, value)                                                                \
-    case value:                                                                                    \
-        return #name;
-#include "vendors/nvidia/abi/cuda_results.def"
-#undef GS_CUDA_RESULT
-    default:
-        return NULL;
-    }
-}
-
 CUresult cuGetErrorName(CUresult error, const char **pStr)
 {
     if (!pStr)

@@ -106,9 +106,10 @@ static CUresult back_memory(struct gs_exec *e)
         else if (node->p.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
             gs_graph_memory_give(node->alloc);
     }
-    for (; r && i > 0; i--)
-        if (e->order[i - 1]->p.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-            gs_graph_memory_give(e->order[i - 1]->alloc);
+    /* Undo those before the one that failed. */
+    for (size_t k = r ? i - 1 : 0; k > 0; k--)
+        if (e->order[k - 1]->p.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            gs_graph_memory_give(e->order[k - 1]->alloc);
     return r;
 }
 

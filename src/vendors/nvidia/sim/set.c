@@ -27,7 +27,9 @@ static void fill_row(char *row, const CUDA_MEMSET_NODE_PARAMS *set)
     }
 }
 
-static CUresult check(const CUDA_MEMSET_NODE_PARAMS *set)
+/* `recording`: memory of a graph has no bytes yet while the graph is made; it is checked when it
+ * runs. */
+static CUresult check(const CUDA_MEMSET_NODE_PARAMS *set, int recording)
 {
     size_t row = set->width * set->elementSize;
     if (set->elementSize != 1 && set->elementSize != 2 && set->elementSize != 4)
@@ -35,7 +37,8 @@ static CUresult check(const CUDA_MEMSET_NODE_PARAMS *set)
     if (set->dst % set->elementSize || (set->height > 1 && set->pitch < row) ||
         set->width > SIZE_MAX / 4)
         return CUDA_ERROR_INVALID_VALUE;
-    if (row && set->height && !gs_memory_is_valid(set->dst, (set->height - 1) * set->pitch + row))
+    if (row && set->height && !recording &&
+        !gs_memory_is_valid(set->dst, (set->height - 1) * set->pitch + row))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
@@ -49,7 +52,7 @@ static void fill(const CUDA_MEMSET_NODE_PARAMS *set)
 
 CUresult gs_set_run(const CUDA_MEMSET_NODE_PARAMS *set)
 {
-    CUresult rc = check(set);
+    CUresult rc = check(set, 0);
     if (!rc)
         fill(set);
     return rc;
@@ -58,10 +61,11 @@ CUresult gs_set_run(const CUDA_MEMSET_NODE_PARAMS *set)
 static CUresult call(const CUDA_MEMSET_NODE_PARAMS *set, struct gs_sim_order order)
 {
     GS_SIM_ENTER_CTX(ctx);
-    CUresult rc = check(set);
+    int recording = order.async && gs_stream_is_capturing(order.stream);
+    CUresult rc = check(set, recording);
     if (rc)
         return rc;
-    if (order.async && gs_stream_is_capturing(order.stream)) {
+    if (recording) {
         CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
         node.memset = (CUDA_MEMSET_NODE_PARAMS_v2){.dst = set->dst,
                                                    .pitch = set->pitch,

@@ -1,0 +1,86 @@
+/* gpuslice-sim: faults. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vendors/nvidia/sim/ctl.h"
+#include "vendors/nvidia/sim/errors.h"
+#include "vendors/nvidia/sim/state.h"
+
+static int read_number(const char *text, uint64_t max, uint64_t *ret)
+{
+    char *end;
+    if (*text < '0' || *text > '9')
+        return -EINVAL;
+    errno = 0;
+    *ret = strtoull(text, &end, 10);
+    return errno || *end || *ret > max ? -EINVAL : 0;
+}
+
+/* A number, or the name of a CUDA result. */
+static int read_code(const char *text, uint64_t *ret)
+{
+    for (CUresult c = 0; c < 1000; c++) {
+        const char *name = gs_errors_name(c);
+        if (name && !strcmp(name, text)) {
+            *ret = (uint64_t)c;
+            return 0;
+        }
+    }
+    return read_number(text, 999, ret);
+}
+
+static int read_card(const char *text, uint64_t *ret)
+{
+    return read_number(text, gs_sim_state->n_cards - 1, ret);
+}
+
+int gs_ctl_fault(int argc, char **argv)
+{
+    uint64_t nth = 0, code = 0;
+    if (argc < 3)
+        return -EINVAL;
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc)
+            return -EINVAL;
+        if (!strcmp(argv[i], "--nth")     ? read_number(argv[i + 1], INT64_MAX, &nth)
+            : !strcmp(argv[i], "--error") ? read_code(argv[i + 1], &code)
+                                          : -EINVAL)
+            return -EINVAL;
+    }
+    return code ? gs_fault_set(&gs_sim_state->fault, argv[0], nth, (int32_t)code, 0) : -EINVAL;
+}
+
+int gs_ctl_slow(int argc, char **argv)
+{
+    uint64_t ms;
+    if (argc != 2 || read_number(argv[1], 3600000, &ms))
+        return -EINVAL;
+    return gs_fault_set(&gs_sim_state->fault, argv[0], 0, 0, ms * 1000000);
+}
+
+int gs_ctl_lose(int argc, char **argv)
+{
+    uint64_t card;
+    if (argc != 1 || read_card(argv[0], &card))
+        return -EINVAL;
+    return gs_fault_lose(&gs_sim_state->fault, (uint32_t)card);
+}
+
+int gs_ctl_xid(int argc, char **argv)
+{
+    uint64_t card, xid;
+    if (argc != 2 || read_card(argv[0], &card) || read_number(argv[1], UINT32_MAX, &xid))
+        return -EINVAL;
+    return gs_fault_raise_xid(&gs_sim_state->fault, (uint32_t)card, xid);
+}
+
+int gs_ctl_reset(int argc, char **argv)
+{
+    (void)argv;
+    if (argc)
+        return -EINVAL;
+    gs_fault_reset(&gs_sim_state->fault);
+    return 0;
+}
