@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define KEPT_MAX 64
 
@@ -89,19 +90,23 @@ static uint32_t next_used(const struct gs_sim_block *b, uint32_t from)
     return next_bit(b->used, from, b->n, 0);
 }
 
+static void write_word(uint64_t *word, uint64_t mask, int set)
+{
+    *word = set ? *word | mask : *word & ~mask;
+}
+
 static void write_bits(uint64_t *bits, uint32_t first, uint32_t n, int set)
 {
-    while (n) {
-        uint32_t shift = first % 64;
-        uint32_t k = 64 - shift < n ? 64 - shift : n;
-        uint64_t mask = (k == 64 ? ~UINT64_C(0) : (UINT64_C(1) << k) - 1) << shift;
-        if (set)
-            bits[first / 64] |= mask;
-        else
-            bits[first / 64] &= ~mask;
-        first += k;
-        n -= k;
+    uint32_t word = first / 64, last = (first + n - 1) / 64;
+    uint64_t head = ~UINT64_C(0) << (first % 64);
+    uint64_t tail = ~UINT64_C(0) >> (63 - (first + n - 1) % 64);
+    if (word == last) {
+        write_word(&bits[word], head & tail, set);
+        return;
     }
+    write_word(&bits[word], head, set);
+    memset(&bits[word + 1], set ? 0xff : 0, (last - word - 1) * sizeof(*bits));
+    write_word(&bits[last], tail, set);
 }
 
 static uint32_t longest_hole(const struct gs_sim_block *b)

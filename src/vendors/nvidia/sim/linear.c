@@ -11,7 +11,8 @@
 #include "vendors/nvidia/sim/pool.h"
 #include "vendors/nvidia/sim/process.h"
 
-#define PIECE 512
+#define PIECE       512
+#define SMALL_WORDS 17 /* for granules of 32 MiB, the largest there are */
 
 /* Blocks of one context that have a hole, listed by the length of their longest one, so that any
  * hole that is long enough is found before a new block is taken. */
@@ -19,8 +20,9 @@ struct gs_sim_small {
     uint32_t n; /* pieces of a block = number of the last list */
     uint32_t n_words;
     uint32_t n_listed;
-    struct gs_sim_block **list; /* n + 1 */
-    uint64_t *map;              /* bit per list that is not empty */
+    struct gs_sim_block **list;  /* n + 1 */
+    uint64_t *map;               /* bit per list that is not empty */
+    uint64_t words[SMALL_WORDS]; /* bit per word of `map` that is not zero */
 };
 
 static struct gs_sim_small *small_new(uint64_t granularity)
@@ -51,6 +53,7 @@ static void list_add(struct gs_sim_small *s, struct gs_sim_block *b)
         b->next->prev = b;
     s->list[k] = b;
     s->map[k / 64] |= UINT64_C(1) << (k % 64);
+    s->words[k / 4096] |= UINT64_C(1) << (k / 64 % 64);
     s->n_listed++;
 }
 
@@ -66,7 +69,22 @@ static void list_remove(struct gs_sim_small *s, struct gs_sim_block *b, uint32_t
         s->list[k] = b->next;
     if (!s->list[k])
         s->map[k / 64] &= ~(UINT64_C(1) << (k % 64));
+    if (!s->map[k / 64])
+        s->words[k / 4096] &= ~(UINT64_C(1) << (k / 64 % 64));
     s->n_listed--;
+}
+
+/* First word of the map from `word` on that is not zero; n_words or more if there is none. */
+static uint32_t next_word(const struct gs_sim_small *s, uint32_t word)
+{
+    for (uint32_t i = word / 64; i < SMALL_WORDS; i++) {
+        uint64_t bits = s->words[i];
+        if (i == word / 64)
+            bits = bits >> (word % 64) << (word % 64);
+        if (bits)
+            return i * 64 + (uint32_t)__builtin_ctzll(bits);
+    }
+    return UINT32_MAX;
 }
 
 static struct gs_sim_block *find_hole(const struct gs_sim_small *s, uint32_t pieces)
@@ -75,9 +93,13 @@ static struct gs_sim_block *find_hole(const struct gs_sim_small *s, uint32_t pie
         return NULL;
     uint32_t word = pieces / 64;
     uint64_t bits = s->map[word] >> (pieces % 64) << (pieces % 64);
-    while (!bits && ++word < s->n_words)
+    if (!bits) {
+        word = next_word(s, word + 1);
+        if (word >= s->n_words)
+            return NULL;
         bits = s->map[word];
-    return bits ? s->list[word * 64 + (uint32_t)__builtin_ctzll(bits)] : NULL;
+    }
+    return s->list[word * 64 + (uint32_t)__builtin_ctzll(bits)];
 }
 
 static CUresult block_take(struct gs_sim_ctx *ctx, uint32_t card, struct gs_sim_block **ret)

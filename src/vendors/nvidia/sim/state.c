@@ -244,6 +244,32 @@ static int find_dir(void)
     return 0;
 }
 
+/* Cards of another build that no process uses make room for new ones. Returns 1 if they did. */
+static int set_aside(const char *path)
+{
+    char name[PATH_MAX];
+    uint64_t magic = 0;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int ours = fd >= 0 && pread(fd, &magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
+               magic == GS_SIM_MAGIC;
+    if (fd >= 0)
+        (void)close(fd);
+    if (!ours || gs_state_path(name, sizeof(name), "alive"))
+        return 0;
+    fd = open(name, O_RDWR | O_CLOEXEC); /* this process has no lock yet that closing could drop */
+    int unused = fd < 0 || (!fcntl(fd, F_GETLK, &lock) && lock.l_type == F_UNLCK);
+    if (fd >= 0)
+        (void)close(fd);
+    for (uint32_t i = 0; unused && i < GS_SIM_CARDS_MAX; i++) {
+        char memory[32];
+        (void)snprintf(memory, sizeof(memory), "memory.%u", i);
+        if (!gs_state_path(name, sizeof(name), memory))
+            (void)unlink(name);
+    }
+    return unused && !unlink(path);
+}
+
 int gs_state_open(void)
 {
     char path[PATH_MAX];
@@ -257,6 +283,8 @@ int gs_state_open(void)
             rc = gs_state_path(path, sizeof(path), "cards");
         if (!rc)
             rc = map(path);
+        if (rc == -EPROTO && set_aside(path))
+            rc = -ENOENT;
         if (rc == -ENOENT) {
             rc = create(path);
             if (!rc)
