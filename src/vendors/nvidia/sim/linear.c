@@ -7,6 +7,7 @@
 #include "vendors/nvidia/sim/block.h"
 #include "vendors/nvidia/sim/context.h"
 #include "vendors/nvidia/sim/graph_memory.h"
+#include "vendors/nvidia/sim/low.h"
 #include "vendors/nvidia/sim/memory.h"
 #include "vendors/nvidia/sim/pool.h"
 #include "vendors/nvidia/sim/process.h"
@@ -239,6 +240,7 @@ static CUresult free_locked(CUdeviceptr ptr)
     if ((r->kind != GS_SIM_RANGE_DEVICE && r->kind != GS_SIM_RANGE_MANAGED) || r->start != ptr)
         return CUDA_ERROR_INVALID_VALUE;
     struct gs_sim_id id = r->id;
+    gs_low_unmap(r);
     gs_memory_remove(number);
     gs_card_drop(id);
     return CUDA_SUCCESS;
