@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pty
 import select
 import signal
 import subprocess
@@ -87,6 +88,42 @@ def end(p, timeout=30):
 
 
 SIGNALS = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, argv, env):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            try:
+                os.execve(argv[0], argv, env)
+            finally:
+                os._exit(127)
+        self.text = b""
+
+    def until(self, what, timeout=60):
+        """Read until `what` has appeared; what comes behind it stays for the next call."""
+        while what not in self.text:
+            ready, _, _ = select.select([self.fd], [], [], timeout)
+            assert ready, f"{what} did not come; the terminal shows {self.text}"
+            self.text += os.read(self.fd, 4000)
+        seen, self.text = self.text.split(what, 1)
+        return seen + what
+
+    def type(self, keys):
+        os.write(self.fd, keys)
+
+    def end(self):
+        """What is left to read, and the exit status."""
+        try:
+            while data := os.read(self.fd, 4000):
+                self.text += data
+        except OSError:  # the terminal goes with its last program
+            pass
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return self.text, os.waitstatus_to_exitcode(status)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import pty
 import signal
 import stat
 import subprocess
@@ -11,7 +10,7 @@ import sys
 import pytest
 
 from conftest import GIB, stage_dir
-from cli_tools import SIGNALS, cli, end, make_cli, read_line, wait_gone  # noqa: F401 (fixtures)
+from cli_tools import SIGNALS, Terminal, cli, end, make_cli, read_line, wait_gone  # noqa: F401 (fixtures)
 
 
 @pytest.mark.parametrize("code,status", [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137),
@@ -76,53 +75,31 @@ def test_signals_are_forwarded(cli, signo):
 
 def test_ctrl_c_reaches_the_child_once(cli):
     """On a terminal the whole foreground group gets the signal: the parent must not send a second one."""
-    code = ('import signal,sys\nn=0\ndef h(*_):\n global n\n n+=1\nsignal.signal(signal.SIGINT,h)\n'
+    code = ('import signal,sys\nn=0\ndef h(*_):\n global n\n n+=1\n print("got",n,flush=True)\nsignal.signal(signal.SIGINT,h)\n'
             'print("ready",flush=True)\nsys.stdin.readline()\nprint("count",n,flush=True)\n')
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.execve(cli.exe, [str(cli.exe), "run", "--memory", "1Gi", "--", sys.executable, "-c", code], cli.env)
-    text = b""
-    while b"ready" not in text:
-        text += os.read(fd, 1000)
-    os.write(fd, b"\x03")
-    while b"^C" not in text:
-        text += os.read(fd, 1000)
-    os.write(fd, b"\n")
-    while b"count " not in text or not text.split(b"count ")[1]:
-        text += os.read(fd, 1000)
-    assert text.split(b"count ")[1][:1] == b"1"
-    _, status = os.waitpid(pid, 0)
-    os.close(fd)
-    assert os.waitstatus_to_exitcode(status) == 0
+    t = Terminal([str(cli.exe), "run", "--memory", "1Gi", "--", sys.executable, "-c", code], cli.env)
+    t.until(b"ready")
+    t.type(b"\x03")
+    t.until(b"got 1\r\n")
+    t.type(b"\n")
+    text, status = t.end()
+    assert b"count 1" in text and status == 0
 
 
 def test_ctrl_z_stops_both_and_continues(cli):
-    """A shell sees its job stop, and `fg` continues the program."""
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.execve("/bin/bash", ["bash", "--norc", "-i"], {**cli.env, "PS1": "PROMPT> "})
-    text = b""
-
-    def until(what):
-        nonlocal text
-        while what not in text:
-            text += os.read(fd, 1000)
-        text = text.split(what, 1)[1]
-
-    until(b"PROMPT> ")
-    os.write(fd, f'{cli.exe} run --memory 1Gi -- sh -c \'echo be""gun; read x; echo "en""ded-$x"\'\n'.encode())
-    until(b"begun")
-    os.write(fd, b"\x1a")
-    until(b"Stopped")
-    until(b"PROMPT> ")
-    os.write(fd, b"fg\n")
-    until(b"run --memory")  # fg names the job it continues
-    os.write(fd, b"well\n")
-    until(b"ended-well")
-    until(b"PROMPT> ")
-    os.write(fd, b"exit\n")
-    os.waitpid(pid, 0)
-    os.close(fd)
+    """A shell with job control sees its job stop, and `fg` continues the program."""
+    inner = 'echo be""gun; read x; echo "en""ded-$x"'
+    t = Terminal(["/bin/bash", "--norc", "-c",
+                  f"set -m; {cli.exe} run --memory 1Gi -- sh -c '{inner}'; echo sta'tus' $?; fg; echo sta'tus' $?"],
+                 cli.env)
+    t.until(b"begun")
+    t.type(b"\x1a")
+    t.until(b"status 148")  # 128 + SIGTSTP
+    t.until(b"run --memory")  # fg names the job it continues
+    t.type(b"well\n")
+    t.until(b"ended-well")
+    text, status = t.end()
+    assert b"status 0" in text and status == 0
 
 
 def test_orphans_keep_the_slice_and_the_next_command_collects_it(cli):
@@ -242,7 +219,7 @@ def test_slices_do_not_nest(cli):
 
 
 def test_rm_force_ends_the_programs(cli):
-    p = cli.start("--memory", "1Gi", "--name", "f", code='trap "" TERM; sleep 1000 & echo $!; wait; wait')
+    p = cli.start("--memory", "1Gi", "--name", "f", code='trap "" TERM; echo $$; exec sleep 1000')
     inner = int(p.first_line)
     out = cli("rm", "f")
     assert out.returncode == 1 and cli.names() == ["f"]

@@ -2,12 +2,11 @@
 
 import json
 import os
-import pty
 import subprocess
 import sys
 
 from conftest import GIB, MIB
-from cli_tools import cli, end, make_cli, read_line  # noqa: F401 (fixtures)
+from cli_tools import Terminal, cli, end, make_cli, read_line  # noqa: F401 (fixtures)
 
 # Takes 64 MiB and waits for its input to end.
 HOLD = ("import ctypes,os,sys\nc=ctypes.CDLL('libcuda.so.1')\nx=ctypes.c_void_p()\nassert c.cuInit(0)==0\n"
@@ -91,22 +90,11 @@ def test_text_has_no_escapes_in_a_pipe_and_ends(cli):
 
 
 def test_live_view_refreshes_and_q_quits(cli):
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.execve(cli.exe, [str(cli.exe), "top", "--interval", "0.1"], {**cli.env, "TERM": "xterm"})
-    text = b""
-    while text.count(b"\033[H") < 3:
-        text += os.read(fd, 4000)
-    os.write(fd, b"q")
-    try:
-        while data := os.read(fd, 4000):
-            text += data
-    except OSError:  # the terminal went with the program
-        pass
-    _, status = os.waitpid(pid, 0)
-    os.close(fd)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert b"CARD" in text and text.rstrip().endswith(b"\033[?1049l")
+    t = Terminal([str(cli.exe), "top", "--interval", "0.1"], {**cli.env, "TERM": "xterm"})
+    seen = t.until(b"\033[H") + t.until(b"\033[H") + t.until(b"\033[H")
+    t.type(b"q")
+    text, status = t.end()
+    assert status == 0 and b"CARD" in seen and text.rstrip().endswith(b"\033[?1049l")
 
 
 def test_bad_options(cli):
