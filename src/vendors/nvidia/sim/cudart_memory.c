@@ -248,8 +248,7 @@ RT(cudaMemcpyPeer, void *dst, int dstDevice, const void *src, int srcDevice, siz
 }
 
 /* One description serves host and device: the union of addresses follows the type. */
-static CUDA_MEMCPY2D copy_2d(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
-                             size_t height, int kind)
+static CUDA_MEMCPY2D copy_2d(void *dst, size_t dpitch, const void *src, size_t spitch, int kind)
 {
     CUDA_MEMCPY2D c = {.srcMemoryType = gs_cudart_memory_type(kind, 0),
                        .dstMemoryType = gs_cudart_memory_type(kind, 1),
@@ -258,9 +257,7 @@ static CUDA_MEMCPY2D copy_2d(void *dst, size_t dpitch, const void *src, size_t s
                        .srcPitch = spitch,
                        .dstHost = dst,
                        .dstDevice = PTR(dst),
-                       .dstPitch = dpitch,
-                       .WidthInBytes = width,
-                       .Height = height};
+                       .dstPitch = dpitch};
     return c;
 }
 
@@ -268,7 +265,9 @@ RT(cudaMemcpy2DAsync, void *dst, size_t dpitch, const void *src, size_t spitch, 
    size_t height, int kind, CUstream stream)
 {
     cudaError_t e = gs_cudart_enter();
-    CUDA_MEMCPY2D c = copy_2d(dst, dpitch, src, spitch, width, height, kind);
+    CUDA_MEMCPY2D c = copy_2d(dst, dpitch, src, spitch, kind);
+    c.WidthInBytes = width;
+    c.Height = height;
     return gs_cudart_done(e || !width || !height ? e : cuMemcpy2DAsync_v2(&c, stream));
 }
 RT_TWIN(cudaMemcpy2DAsync, _ptsz, (dst, dpitch, src, spitch, width, height, kind, stream),
@@ -279,7 +278,9 @@ RT(cudaMemcpy2D, void *dst, size_t dpitch, const void *src, size_t spitch, size_
    size_t height, int kind)
 {
     cudaError_t e = gs_cudart_enter();
-    CUDA_MEMCPY2D c = copy_2d(dst, dpitch, src, spitch, width, height, kind);
+    CUDA_MEMCPY2D c = copy_2d(dst, dpitch, src, spitch, kind);
+    c.WidthInBytes = width;
+    c.Height = height;
     return gs_cudart_done(e || !width || !height ? e : cuMemcpy2DUnaligned_v2(&c));
 }
 
