@@ -1,9 +1,10 @@
 """A plain CUDA program in Python (NVIDIA's own bindings); it knows nothing of gpuslice.
 
 Prints what the card seems to be, allocates half of it, then asks for more than there is. With
---hold FILE it then makes FILE and keeps the memory until it is stopped.
+--hold FILE it then writes its process id to FILE and keeps the memory until it is stopped.
 """
 
+import os
 import signal
 import sys
 
@@ -33,5 +34,6 @@ print(f"allocated     {total // 2 / GIB:.1f} GiB: granted, {ok(driver.cuMemGetIn
 code, _ = driver.cuMemAlloc(total)
 print(f"asked for     {total / GIB:.1f} GiB: refused: {code.name}")
 if sys.argv[1:2] == ["--hold"]:
-    open(sys.argv[2], "w").close()
+    with open(sys.argv[2], "w") as file:
+        file.write(f"{os.getpid()}\n")
     signal.pause()

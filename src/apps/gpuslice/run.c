@@ -288,9 +288,9 @@ static void leave(struct run *run)
     if (run->slice.dir_fd < 0)
         return;
     if (gs_book_read(run->slice.dir_fd, &book, NULL) == 0 && book.refusals > 0)
-        gs_app_say("%llu request%s for memory refused in slice '%s'; 'gpuslice log %s' says why",
-                   (unsigned long long)book.refusals, book.refusals == 1 ? " was" : "s were",
-                   run->slice.name, run->slice.name);
+        gs_app_say("slice '%s': %llu request%s refused; see 'gpuslice log %s'", run->slice.name,
+                   (unsigned long long)book.refusals,
+                   book.refusals == 1 ? " for memory was" : "s for memory were", run->slice.name);
     if (gs_slice_lock_home(&lock, NULL) == 0)
         (void)!gs_slice_remove(&run->slice,
                                NULL); /* still in use, or the next command collects it */
