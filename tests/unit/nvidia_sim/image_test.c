@@ -1,3 +1,4 @@
+#include <elf.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,31 +85,102 @@ static void packed_images_are_read_again(void **state)
     free(out);
 }
 
-/* Cut short or with bytes changed, it is refused or read, never wrongly touched (sanitizers watch).
- */
-static void damage_is_survived(void **state)
+/* A cubin in small: one kernel with two parameters, one variable in .nv.global.init. */
+struct cubin {
+    Elf64_Ehdr head;
+    Elf64_Sym symbol[3];
+    uint32_t info[8];
+    uint32_t data[2];
+    char names[96];
+    Elf64_Shdr section[7];
+};
+
+static uint32_t name_at(struct cubin *c, size_t *at, const char *text)
+{
+    uint32_t start = (uint32_t)*at;
+    memcpy(c->names + *at, text, strlen(text) + 1);
+    *at += strlen(text) + 1;
+    return start;
+}
+
+#define SECTION(index, name, type, field)                                                          \
+    c->section[index] = (Elf64_Shdr)                                                               \
+    {                                                                                              \
+        .sh_name = name_at(c, &at, name), .sh_type = type,                                         \
+        .sh_offset = offsetof(struct cubin, field), .sh_size = sizeof(c->field), .sh_addralign = 4 \
+    }
+
+static void make_cubin(struct cubin *c)
+{
+    size_t at = 1;
+    *c = (struct cubin){
+        .head = {.e_ident = ELFMAG, .e_machine = 190, .e_shnum = 7, .e_shstrndx = 1}};
+    c->head.e_ident[EI_CLASS] = ELFCLASS64;
+    c->head.e_shoff = offsetof(struct cubin, section);
+    c->head.e_shentsize = sizeof(Elf64_Shdr);
+    SECTION(1, ".strtab", SHT_STRTAB, names);
+    SECTION(2, ".symtab", SHT_SYMTAB, symbol);
+    SECTION(3, ".text.kern", SHT_PROGBITS, info);
+    SECTION(4, ".nv.info.kern", SHT_PROGBITS, info);
+    SECTION(5, ".nv.global.init", SHT_PROGBITS, data);
+    SECTION(6, ".nv.shared.kern", SHT_NOBITS, info);
+    c->section[2].sh_link = 1;
+    c->section[3].sh_info = 40u << 24; /* registers */
+    /* EIATTR_KPARAM_INFO: index, ordinal | offset << 16, size << 18 | ... */
+    const uint32_t info[8] = {0x000c1704, 0, 1 | 8 << 16, 4u << 18 | 0x1f000,
+                              0x000c1704, 0, 0 | 0 << 16, 8u << 18 | 0x1f000};
+    memcpy(c->info, info, sizeof(info));
+    c->data[1] = 77;
+    c->symbol[1] = (Elf64_Sym){
+        .st_name = name_at(c, &at, "kern"), .st_info = STT_FUNC, .st_other = 0x10, .st_shndx = 3};
+    c->symbol[2] = (Elf64_Sym){.st_name = name_at(c, &at, "var"),
+                               .st_info = STT_OBJECT,
+                               .st_shndx = 5,
+                               .st_value = 4,
+                               .st_size = 4};
+}
+
+static void cubins_tell_the_same(void **state)
 {
     (void)state;
-    const void *data[] = {ptx};
-    const size_t size[] = {sizeof(ptx) - 1};
-    void *out;
-    size_t n;
+    struct cubin c;
+    struct gs_image img;
+    make_cubin(&c);
+    assert_int_equal(gs_image_read(&c, sizeof(c), &img), 0);
+    assert_int_equal(img.n_funcs, 1);
+    assert_string_equal(img.func[0].name, "kern");
+    assert_int_equal(img.func[0].n_params, 2);
+    assert_int_equal(img.func[0].param[0].size, 8);
+    assert_int_equal(img.func[0].param[1].offset, 8);
+    assert_int_equal(img.func[0].param[1].size, 4);
+    assert_int_equal(img.func[0].regs, 40);
+    assert_int_equal(img.func[0].shared_bytes, sizeof(c.info));
+    assert_int_equal(img.n_vars, 1);
+    assert_string_equal(img.var[0].name, "var");
+    assert_int_equal(img.var[0].bytes, 4);
+    assert_int_equal(*(const uint32_t *)img.var[0].init, 77);
+    gs_image_fini(&img);
+}
+
+/* Cut short or with bytes changed, an image is refused or read, never wrongly touched (sanitizers
+ * watch). */
+static void spoil(const void *image, size_t n)
+{
     uint64_t seed = 7;
-    assert_int_equal(gs_image_pack(data, size, 1, &out, &n), 0);
     for (size_t cut = 1; cut < n; cut++) {
         struct gs_image img = {0};
         char *copy = malloc(cut);
         assert_non_null(copy);
-        memcpy(copy, out, cut);
+        memcpy(copy, image, cut);
         if (!gs_image_read(copy, cut, &img))
             gs_image_fini(&img);
         free(copy);
     }
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 5000; i++) {
         struct gs_image img = {0};
         char *copy = malloc(n);
         assert_non_null(copy);
-        memcpy(copy, out, n);
+        memcpy(copy, image, n);
         for (int k = 0; k < 3; k++) {
             seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
             copy[(seed >> 33) % n] = (char)(seed >> 24);
@@ -117,6 +189,20 @@ static void damage_is_survived(void **state)
             gs_image_fini(&img);
         free(copy);
     }
+}
+
+static void damage_is_survived(void **state)
+{
+    (void)state;
+    struct cubin c;
+    make_cubin(&c);
+    spoil(&c, sizeof(c));
+    const void *data[] = {ptx, &c};
+    const size_t size[] = {sizeof(ptx) - 1, sizeof(c)};
+    void *out;
+    size_t n;
+    assert_int_equal(gs_image_pack(data, size, 2, &out, &n), 0);
+    spoil(out, n);
     free(out);
 }
 
@@ -182,6 +268,7 @@ int main(void)
         cmocka_unit_test(ptx_tells_kernels_parameters_and_variables),
         cmocka_unit_test(what_is_no_image_is_refused),
         cmocka_unit_test(packed_images_are_read_again),
+        cmocka_unit_test(cubins_tell_the_same),
         cmocka_unit_test(damage_is_survived),
         cmocka_unit_test(lz4_is_unpacked),
     };

@@ -131,13 +131,18 @@ static int section_is_inside(const struct elf_view *e, const Elf64_Shdr *s)
            (s->sh_offset <= e->size && s->sh_size <= e->size - s->sh_offset);
 }
 
-static size_t elf_length(const uint8_t *p)
+/* Bytes of an ELF image by its headers, all of which lie in `size` bytes (0: unknown); 0 if it is
+ * none. */
+static size_t elf_length(const uint8_t *p, size_t size)
 {
     const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)p;
     if (memcmp(p, ELFMAG, SELFMAG) != 0 || p[EI_CLASS] != ELFCLASS64 ||
-        h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shoff > IMAGE_MAX)
+        h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shoff > IMAGE_MAX ||
+        (uintptr_t)(p + h->e_shoff) % _Alignof(Elf64_Shdr))
         return 0;
     size_t end = h->e_shoff + (size_t)h->e_shnum * sizeof(Elf64_Shdr);
+    if (size && end > size)
+        return 0;
     size_t ph = h->e_phoff + (size_t)h->e_phnum * h->e_phentsize;
     if (h->e_phoff <= IMAGE_MAX && ph > end)
         end = ph;
@@ -152,14 +157,15 @@ static size_t elf_length(const uint8_t *p)
 static int elf_open(const void *data, size_t size, struct elf_view *e)
 {
     const Elf64_Ehdr *h = data;
-    size_t need = size >= sizeof(*h) || !size ? elf_length(data) : 0;
+    size_t need = size >= sizeof(*h) || !size ? elf_length(data, size) : 0;
     if (!need)
         return -ENOEXEC;
     if (size && need > size)
         return -EBADMSG;
     *e = (struct elf_view){.p = data, .size = need, .n = h->e_shnum};
     e->sh = (const Elf64_Shdr *)(const void *)(e->p + h->e_shoff);
-    if (h->e_shstrndx >= e->n || !section_is_inside(e, &e->sh[h->e_shstrndx]))
+    if (h->e_shstrndx >= e->n || e->sh[h->e_shstrndx].sh_type == SHT_NOBITS ||
+        !section_is_inside(e, &e->sh[h->e_shstrndx]))
         return -EBADMSG;
     e->names = (const char *)e->p + e->sh[h->e_shstrndx].sh_offset;
     e->names_size = e->sh[h->e_shstrndx].sh_size;
@@ -207,7 +213,8 @@ static void elf_func_details(const struct elf_view *e, struct gs_image_func *f)
         const char *name = section_name(e, s);
         if (!section_is_inside(e, s))
             continue;
-        if (!strncmp(name, ".nv.info.", 9) && !strcmp(name + 9, f->name))
+        if (!strncmp(name, ".nv.info.", 9) && !strcmp(name + 9, f->name) &&
+            s->sh_type != SHT_NOBITS)
             elf_info(e->p + s->sh_offset, s->sh_size, f);
         else if (!strncmp(name, ".nv.shared.", 11) && !strcmp(name + 11, f->name))
             f->shared_bytes = (int32_t)s->sh_size;
@@ -253,7 +260,8 @@ static int read_elf(const void *data, size_t size, struct gs_image *img)
             continue;
         const Elf64_Shdr *t = &e.sh[s->sh_link];
         const Elf64_Sym *y = (const Elf64_Sym *)(const void *)(e.p + s->sh_offset);
-        if (!section_is_inside(&e, t) || !t->sh_size || e.p[t->sh_offset + t->sh_size - 1])
+        if (t->sh_type == SHT_NOBITS || !section_is_inside(&e, t) || !t->sh_size ||
+            e.p[t->sh_offset + t->sh_size - 1] || s->sh_offset % _Alignof(Elf64_Sym))
             return -EBADMSG;
         for (size_t k = 0; !rc && k < s->sh_size / sizeof(*y); k++)
             if (y[k].st_name < t->sh_size)
@@ -344,6 +352,8 @@ static int read_entry(const struct fat_entry *f, const uint8_t *payload, struct 
 static int read_fatbin(const uint8_t *p, size_t size, struct gs_image *img)
 {
     const struct fat_header *h = (const struct fat_header *)(const void *)p;
+    if (size && size < sizeof(*h))
+        return -EBADMSG;
     if (h->header_size < sizeof(*h) || h->size > IMAGE_MAX ||
         (size && h->header_size + h->size > size))
         return -EBADMSG;
@@ -371,7 +381,7 @@ size_t gs_image_length(const void *data)
         return h->size > IMAGE_MAX ? 0 : h->header_size + h->size;
     }
     if (!memcmp(data, ELFMAG, SELFMAG))
-        return elf_length(data);
+        return elf_length(data, 0);
     return strnlen(data, IMAGE_MAX);
 }
 
@@ -383,7 +393,7 @@ int gs_image_read(const void *data, size_t size, struct gs_image *ret)
     if (size && size < sizeof(magic))
         return -ENOEXEC;
     memcpy(&magic, data, sizeof(magic));
-    if (magic == WRAPPER_MAGIC) {
+    if (magic == WRAPPER_MAGIC && (!size || size >= sizeof(struct wrapper))) {
         const struct wrapper *w = data;
         return w->data ? gs_image_read(w->data, 0, ret) : -EBADMSG;
     }
