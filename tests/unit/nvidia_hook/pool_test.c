@@ -7,6 +7,8 @@
 #include "fake.h"
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/pool.h"
+#include "vendors/nvidia/hook/pool_map.h"
+#include "vendors/nvidia/hook/pool_ptr.h"
 
 static CUresult alloc(CUdeviceptr *ptr, size_t bytes)
 {
@@ -100,6 +102,38 @@ static void a_hole_beside_a_live_pointer_needs_no_room(void **state)
     assert_int_equal(fake.trims, 0);
     assert_int_equal(alloc(&p[4], 1), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(fake.held, 64 * MIB);
+}
+
+/* A chunk is trimmed, and another one comes to lie across its addresses without being seen to
+ * begin. The sizes add up, yet the space in front of the pointer is nobody's. */
+static void a_chunk_that_is_gone_has_no_holes(void **state)
+{
+    const struct gs_meter pool = {GS_OBJ_POOL, (uint64_t)(uintptr_t)FAKE_POOL};
+    const struct gs_device card = {.ledger = 0};
+    const CUdeviceptr old = 0x700000a00000, young = old - 6 * MIB;
+    uint64_t start;
+
+    (void)state;
+    fake_reset(64 * MIB);
+    gs_pool_map_grew(pool, old, 32 * MIB);
+    assert_int_equal(gs_pool_ptr_note(old, 10 * MIB, pool, &card), 0);
+    assert_true(gs_pool_map_has_hole(pool, 32 * MIB, 22 * MIB));
+    assert_int_equal(gs_pool_ptr_note(young, 5 * MIB, pool, &card), 0); /* in no chunk */
+    assert_false(gs_pool_map_has_hole(pool, 32 * MIB, 7 * MIB));
+
+    fake_reset(64 * MIB);
+    gs_pool_map_grew(pool, old, 32 * MIB);
+    assert_int_equal(gs_pool_ptr_note(old + 28 * MIB, 5 * MIB, pool, &card),
+                     0); /* across the end */
+    assert_false(gs_pool_map_has_hole(pool, 32 * MIB, 7 * MIB));
+
+    fake_reset(64 * MIB);
+    gs_pool_map_grew(pool, old, 32 * MIB);
+    gs_pool_map_grew(pool, old + 64 * MIB, 32 * MIB);
+    assert_int_equal(gs_pool_ptr_note(old + 64 * MIB, MIB, pool, &card), 0);
+    gs_pool_map_shrank(pool);
+    assert_int_equal(gs_pool_map_chunk(pool, old, &start), 0);
+    assert_int_equal(gs_pool_map_chunk(pool, old + 64 * MIB, &start), 32 * MIB);
 }
 
 static void a_wrong_guess_is_undone_and_not_repeated(void **state)
@@ -254,6 +288,7 @@ int main(void)
         cmocka_unit_test(a_destroyed_pool_is_charged_until_its_last_pointer),
         cmocka_unit_test(an_exported_pointer_outlives_its_exporter),
         cmocka_unit_test(a_hole_beside_a_live_pointer_needs_no_room),
+        cmocka_unit_test(a_chunk_that_is_gone_has_no_holes),
         cmocka_unit_test(a_wrong_guess_is_undone_and_not_repeated),
         cmocka_unit_test(takes_back_an_unforeseen_step), /* last three: what they learn stays */
     };

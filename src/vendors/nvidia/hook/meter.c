@@ -4,6 +4,7 @@
 
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/pool.h"
+#include "vendors/nvidia/hook/pool_map.h"
 
 #define SHARED_KEY (1ull << 63) /* no handle has this bit: user addresses end at 2^57 */
 #define TRIES      4
@@ -215,6 +216,8 @@ int gs_meter_settle(struct gs_meter m, uint64_t bytes, const char *what)
             continue;
         if (c.down != 0)
             gs_gate_release(obj.dev, c.down, GS_CHARGE_HELD);
+        if (c.down > bytes && m.kind == GS_OBJ_POOL)
+            gs_pool_map_shrank(m);
         if (c.up == 0 ||
             (what != NULL && gs_gate_reserve(obj.dev, c.up, GS_CHARGE_HELD, what) == 0))
             return 0;

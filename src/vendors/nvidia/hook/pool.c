@@ -119,6 +119,7 @@ static CUresult book(const struct request *r, const struct gs_device *device, st
 {
     struct gs_obj after;
     int rc = gs_meter_settle(m, reserved, r->what);
+    int noted = rc == 0 ? gs_pool_ptr_note(*r->dptr, r->bytes, m, device) : 0;
 
     if (rc != 0 && reserved == 0)
         __atomic_store_n(&mistrusted[device->ordinal], 1, __ATOMIC_RELAXED);
@@ -126,10 +127,10 @@ static CUresult book(const struct request *r, const struct gs_device *device, st
     if (gs_track_get(m.kind, m.key, &after) && after.refs == before->refs + 1 && before->aux == 0 &&
         after.aux == 0 && after.bytes > before->bytes) {
         learn(device, r->bytes, after.bytes - before->bytes);
-        if (rc == 0)
+        if (rc == 0 && noted == 0) /* after the pointer: an empty chunk may be forgotten */
             gs_pool_map_grew(m, *r->dptr, after.bytes - before->bytes);
     }
-    if (rc != 0 || gs_pool_ptr_note(*r->dptr, r->bytes, m, device) != 0)
+    if (rc != 0 || noted != 0)
         return undo(r, m);
     return CUDA_SUCCESS;
 }

@@ -6,10 +6,12 @@
 #include "hook/sys.h"
 #include "hook/track.h"
 
-#define CHUNK_BIT    (1ull << 61) /* addresses end at 2^57 */
-#define ALONE        (1u << 31)
-#define ENTER_US     20000u
-#define ALONE_US     2000u
+#define CHUNK_BIT (1ull << 61) /* addresses end at 2^57 */
+#define ALONE     (1u << 31)
+/* Sleeping waits: on a busy machine whoever is in may not run for many time slices, and going ahead
+ * without it breaks a prediction. */
+#define ENTER_US     500000u
+#define ALONE_US     50000u
 #define MAX_CHUNKS   128u
 #define MAX_POINTERS 65536u
 #define GRAIN        512u   /* the least the driver cuts */
@@ -36,19 +38,24 @@ struct map {
 };
 
 static uint32_t flights; /* calls under way; ALONE: one of them, or about to be */
+static uint32_t waiting; /* calls kept out by ALONE: the next that wants to be alone lets them in */
 
 bool gs_pool_map_enter(void)
 {
     struct gs_sys_wait wait = {0, 0};
+    bool entered = true;
 
     /* pairs with the release in gs_pool_map_leave_alone */
-    while (GS_UNLIKELY((__atomic_fetch_add(&flights, 1, __ATOMIC_ACQUIRE) & ALONE) != 0)) {
+    if (GS_LIKELY((__atomic_fetch_add(&flights, 1, __ATOMIC_ACQUIRE) & ALONE) == 0))
+        return true;
+    __atomic_fetch_add(&waiting, 1, __ATOMIC_RELAXED);
+    do {
         __atomic_fetch_sub(&flights, 1, __ATOMIC_RELAXED);
-        while ((__atomic_load_n(&flights, __ATOMIC_RELAXED) & ALONE) != 0)
-            if (gs_sys_wait(&wait, ENTER_US) == 0)
-                return false;
-    }
-    return true;
+        while (entered && (__atomic_load_n(&flights, __ATOMIC_RELAXED) & ALONE) != 0)
+            entered = gs_sys_wait(&wait, ENTER_US) != 0;
+    } while (entered && (__atomic_fetch_add(&flights, 1, __ATOMIC_ACQUIRE) & ALONE) != 0);
+    __atomic_fetch_sub(&waiting, 1, __ATOMIC_RELAXED);
+    return entered;
 }
 
 void gs_pool_map_leave(bool entered)
@@ -61,6 +68,9 @@ bool gs_pool_map_enter_alone(void)
 {
     struct gs_sys_wait wait = {0, 0};
 
+    while (__atomic_load_n(&waiting, __ATOMIC_RELAXED) != 0)
+        if (gs_sys_wait(&wait, ALONE_US) == 0)
+            return false;
     while ((__atomic_fetch_or(&flights, ALONE, __ATOMIC_ACQUIRE) & ALONE) != 0)
         if (gs_sys_wait(&wait, ALONE_US) == 0)
             return false;
@@ -135,23 +145,47 @@ static void sort(struct pointer *p, uint32_t n)
         }
 }
 
-/* Forget chunks that a trim took: all without pointers, when the rest is what the pool holds. */
-static bool match(struct map *map, uint64_t reserved)
+static struct map *map_new(struct gs_meter pool)
 {
-    uint64_t all = 0, occupied = 0;
+    struct map *map =
+        mmap(NULL, sizeof(*map), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    for (uint32_t i = 0; i < map->n_chunks; i++) {
-        struct chunk *chunk = &map->chunk[i];
+    if (map == MAP_FAILED)
+        return NULL;
+    map->pool = pool.key;
+    gs_track_each(GS_OBJ_POOL, add_chunk, map);
+    if (map->n_chunks != 0)
+        gs_track_each(GS_OBJ_ASYNC, add_pointer, map);
+    return map;
+}
 
-        for (uint32_t k = 0; k < map->n; k++)
-            chunk->live += is_in(chunk, map->pointer[k].start) ? 1 : 0;
-        all += chunk->bytes;
-        occupied += chunk->live != 0 ? chunk->bytes : 0;
+/* Count the pointers of each chunk. False: one lies in none of them. That chunk is one whose
+ * beginning was not seen, and what is known may be of a chunk that is gone and had the same
+ * addresses. */
+static bool count_live(struct map *map)
+{
+    bool all_placed = true;
+
+    for (uint32_t k = 0; k < map->n; k++) {
+        bool placed = false;
+
+        for (uint32_t i = 0; i < map->n_chunks; i++) {
+            struct chunk *chunk = &map->chunk[i];
+
+            if (!is_in(chunk, map->pointer[k].start))
+                continue;
+            chunk->live++;
+            placed = placed ||
+                     map->pointer[k].bytes <= chunk->bytes - (map->pointer[k].start - chunk->start);
+        }
+        all_placed = all_placed && placed;
     }
-    if (all == reserved)
-        return true;
-    if (occupied != reserved)
-        return false;
+    return all_placed;
+}
+
+/* Forget chunks without pointers: a trim took them, or may at any time. */
+static void drop_empty(struct map *map)
+{
     for (uint32_t i = 0; i < map->n_chunks;) {
         struct gs_obj gone;
 
@@ -162,7 +196,37 @@ static bool match(struct map *map, uint64_t reserved)
         (void)gs_track_take(GS_OBJ_POOL, map->chunk[i].start | CHUNK_BIT, &gone);
         map->chunk[i] = map->chunk[--map->n_chunks];
     }
+}
+
+/* Is the map what the pool holds? Without chunks that a trim took, if need be. */
+static bool match(struct map *map, uint64_t reserved)
+{
+    uint64_t all = 0, occupied = 0;
+
+    if (!count_live(map))
+        return false;
+    for (uint32_t i = 0; i < map->n_chunks; i++) {
+        all += map->chunk[i].bytes;
+        occupied += map->chunk[i].live != 0 ? map->chunk[i].bytes : 0;
+    }
+    if (all == reserved)
+        return true;
+    if (occupied != reserved)
+        return false;
+    drop_empty(map);
     return true;
+}
+
+void gs_pool_map_shrank(struct gs_meter pool)
+{
+    struct map *map = map_new(pool);
+
+    if (map == NULL)
+        return;
+    (void)count_live(map); /* only whether there are any matters */
+    if (!map->full)
+        drop_empty(map);
+    munmap(map, sizeof(*map));
 }
 
 static uint64_t up(uint64_t v, uint64_t to)
@@ -194,15 +258,11 @@ static bool chunk_has_hole(const struct map *map, const struct chunk *chunk, uin
 
 bool gs_pool_map_has_hole(struct gs_meter pool, uint64_t reserved, uint64_t bytes)
 {
-    struct map *map =
-        mmap(NULL, sizeof(*map), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct map *map = map_new(pool);
     bool found = false;
 
-    if (map == MAP_FAILED)
+    if (map == NULL)
         return false;
-    map->pool = pool.key;
-    gs_track_each(GS_OBJ_POOL, add_chunk, map);
-    gs_track_each(GS_OBJ_ASYNC, add_pointer, map);
     if (!map->full && map->n_chunks != 0 && match(map, reserved)) {
         sort(map->pointer, map->n);
         for (uint32_t i = 0; i < map->n_chunks && !found; i++)

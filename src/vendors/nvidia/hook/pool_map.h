@@ -28,6 +28,9 @@ void gs_pool_map_grew(struct gs_meter pool, uint64_t ptr, uint64_t bytes);
 /** Is there a hole for `bytes` beside live pointers of a pool that holds `reserved`? Unused chunks
  * do not count: a synchronisation may take them. Slow: looks at every pointer. Call it alone. */
 bool gs_pool_map_has_hole(struct gs_meter pool, uint64_t reserved, uint64_t bytes);
+/** The driver took memory out of the pool: chunks without pointers are not to be believed in. Their
+ * addresses may come back as parts of other chunks. Slow: looks at every pointer. */
+void gs_pool_map_shrank(struct gs_meter pool);
 /** Length of the chunk around `ptr`, its start in *ret_start; 0 unknown. */
 uint64_t gs_pool_map_chunk(struct gs_meter pool, uint64_t ptr, uint64_t *ret_start);
 /** The pool is gone. */
