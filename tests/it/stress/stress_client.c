@@ -1,8 +1,9 @@
 /* Hammers every way to take device memory from several threads on all cards, then gives all back.
  *
- * usage: stress_client SECONDS THREADS SEED
- * Each thread owns a set of objects and at random takes one more or gives one back. Refusals
- * (out of memory) are expected; any other error ends the run with status 1. */
+ * usage: stress_client SECONDS THREADS SEED [KINDS]
+ * KINDS is a mask of enum kind, to find out which of them is at fault. Each thread owns a set of
+ * objects and at random takes one more or gives one back. Refusals (out of memory) are expected;
+ * any other error ends the run with status 1. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -33,6 +34,7 @@ struct object {
 static CUcontext context[MAX_CARDS];
 static int n_cards;
 static unsigned seconds, seed;
+static unsigned kinds = ~0u; /* bit per enum kind */
 
 static int refused_or_die(CUresult rc, const char *what)
 {
@@ -69,7 +71,10 @@ static int take_vmm(struct object *o)
 
 static void take(struct object *o, unsigned *rng)
 {
-    enum kind kind = (enum kind)(1 + (unsigned)rand_r(rng) % (KINDS - 1));
+    enum kind kind;
+    do
+        kind = (enum kind)(1 + (unsigned)rand_r(rng) % (KINDS - 1));
+    while (!(kinds >> kind & 1u));
     CUDA_ARRAY_DESCRIPTOR desc = {
         .Width = 1024, .Height = 512, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
     int refused = 0;
@@ -144,8 +149,10 @@ static void *worker(void *arg)
 int main(int argc, char **argv)
 {
     pthread_t thread[64];
-    if (argc != 4)
+    if (argc < 4 || argc > 5)
         return 2;
+    if (argc == 5)
+        kinds = (unsigned)strtoul(argv[4], NULL, 0);
     seconds = (unsigned)strtoul(argv[1], NULL, 10);
     unsigned threads = (unsigned)strtoul(argv[2], NULL, 10);
     seed = (unsigned)strtoul(argv[3], NULL, 10);
