@@ -12,9 +12,6 @@ as_root() {
     fi
 }
 
-# need_tool COMMAND PACKAGE: install PACKAGE when COMMAND is missing.
-need_tool() { command -v "$1" >/dev/null || apt_install "$2"; }
-
 # apt_install PACKAGE...: install those that are missing; refresh the lists once an hour at most.
 apt_install() {
     local missing=() p

@@ -12,7 +12,7 @@ check() {
     "$@" >&2 || rc=1
 }
 
-format() { git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'bench/*.c' 'fuzz/*.c' | xargs clang-format --dry-run -Werror; }
+format() { git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'bench/*.c' 'fuzz/*.c' | xargs .venv/bin/clang-format --dry-run -Werror; }
 headers_alone() {
     local h bad=0
     for h in $(git ls-files 'src/*.h'); do

@@ -72,11 +72,11 @@ static int take(struct parse *p, int option, const char *inline_value)
         return see_help(p, "option given twice:", o->name, strlen(o->name));
     if (!o->arg) {
         if (inline_value)
-            return see_help(p, "option takes no value:", o->name, strlen(o->name));
+            return see_help(p, "no value belongs to option", o->name, strlen(o->name));
         value = "";
     } else if (!value) {
         if (p->at >= p->argc)
-            return see_help(p, "option needs a value:", o->name, strlen(o->name));
+            return see_help(p, "a value is missing for option", o->name, strlen(o->name));
         value = p->argv[p->at++];
     }
     p->args->value[option] = value;

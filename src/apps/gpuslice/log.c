@@ -172,7 +172,10 @@ int gs_log_main(const struct gs_opt_args *args)
     if (rc == -ENOENT) {
         rc = read_ended(name, max, &buf);
         if (rc != 0 && !slice) {
-            gs_app_say("no slice '%s', and no log of one; 'gpuslice ls' lists the live ones", name);
+            gs_app_say(
+                "no slice '%s' and no log of one; 'gpuslice ls' lists the live ones; an ended "
+                "one keeps a log only if something happened in it",
+                name);
             return GS_EXIT_FAILED;
         }
         rc = 0;

@@ -1,4 +1,5 @@
 /* gpuslice: share GPUs between programs on one machine, without root and without a daemon. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "apps/gpuslice/app.h"
@@ -32,6 +33,7 @@ int main(int argc, char **argv)
     const char *value[GS_OPTION_COUNT];
     struct gs_opt_args args = {.value = value};
     struct gs_err err = {0};
+    bool help;
     int command;
 
     if (argc < 2) {
@@ -40,15 +42,18 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return print_help(-1);
-    if (strcmp(argv[1], "help") == 0)
-        return print_help(argc > 2 ? gs_opt_find(&gs_options_spec, argv[2]) : -1);
+    help = strcmp(argv[1], "help") == 0;
+    if (help && argc == 2)
+        return print_help(-1);
     if (strcmp(argv[1], "--version") == 0)
         return print_version();
-    command = gs_opt_find(&gs_options_spec, argv[1]);
+    command = gs_opt_find(&gs_options_spec, argv[1 + help]);
     if (command < 0) {
-        gs_app_say("unknown command '%s'; see 'gpuslice --help'", argv[1]);
+        gs_app_say("unknown command '%s'; see 'gpuslice --help'", argv[1 + help]);
         return GS_EXIT_USAGE;
     }
+    if (help)
+        return print_help(command);
     if (gs_opt_parse(&gs_options_spec, command, argc - 2, argv + 2, &args, &err) != 0) {
         gs_app_say("%s", err.text);
         return command == GS_COMMAND_RUN ? GS_EXIT_SELF : GS_EXIT_USAGE;

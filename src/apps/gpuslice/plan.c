@@ -131,9 +131,8 @@ static int choose_named(const char *text, const struct gs_probe *probe, struct g
         if (card < 0)
             return gs_err_set(
                 err, -ENODEV,
-                "--device '%.*s': no such card; 'gpuslice top --once' lists the %zu there "
-                "are",
-                (int)(word.n & 0x7f), word.p, probe->n_cards);
+                "--device '%.*s': no such card; 'gpuslice top --once' lists what there is",
+                (int)(word.n & 0x7f), word.p);
         rc = add_card(plan, card, err);
     }
     return rc;
@@ -177,10 +176,12 @@ static int choose_free(size_t want, const struct gs_plan_request *request,
                 best_load = p.load;
             }
         }
+        if (best < 0 && plan->n_cards == 0)
+            return gs_err_set(err, -EINVAL, "CUDA_VISIBLE_DEVICES leaves no card to use");
         if (best < 0)
             return gs_err_set(err, -EINVAL,
-                              "--memory names %zu sizes but there are %zu cards to use", want,
-                              plan->n_cards);
+                              "--memory names %zu sizes, but only %zu card%s can be used", want,
+                              plan->n_cards, plan->n_cards == 1 ? "" : "s");
         left &= ~(UINT64_C(1) << best);
         plan->card[plan->n_cards++] = (uint32_t)best;
     }

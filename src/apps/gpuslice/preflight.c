@@ -57,8 +57,8 @@ static void check_breaker(const char *path, struct gs_buf *why)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(breakers); i++)
         if (strcmp(base_name(path), breakers[i].name) == 0)
-            gs_buf_addf(why, "%s %s, so that it is not held: call gpuslice run behind it\n", path,
-                        breakers[i].why);
+            gs_buf_addf(why, "%s %s: write gpuslice run after %s, not in front of it\n", path,
+                        breakers[i].why, breakers[i].name);
 }
 
 /* As execvp: a name with a slash is a path. */
@@ -178,10 +178,9 @@ static size_t behind_env(char *const *argv, struct gs_buf *why)
 
         if (strcmp(word, "-i") == 0 || strcmp(word, "-") == 0 ||
             strcmp(word, "--ignore-environment") == 0) {
-            gs_buf_adds(
-                why,
-                "env clears the environment and with it the hook: leave out -i, or put gpuslice "
-                "run behind it\n");
+            gs_buf_adds(why, "env clears the environment and with it the hook: leave out -i, or "
+                             "write gpuslice run "
+                             "after env, not in front of it\n");
             continue;
         }
         if ((strcmp(word, "-u") == 0 || strcmp(word, "--unset") == 0 || strcmp(word, "-C") == 0) &&

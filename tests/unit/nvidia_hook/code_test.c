@@ -84,6 +84,8 @@ static void ptx_variables(void **state)
             "{ .reg .b32 %r<9>; .local .b8 frame[4096]; ld.global.u32 %r1, [p]; ret; }\n"
             "/* .global .b8 no[77]; */ .weak .global .u16 last[0x10];"),
         16 * 10 + 16 + 8 * 6 + 2 * 16);
+    assert_int_equal(size_of(".version 7.0\n.global .b8 o[010], b[0b11], u[5U], x[0XfU], none[0];"),
+                     8 + 3 + 5 + 15);
     assert_int_equal(size_of(".version 7.0\n.global .b64 huge[0xffffffffffffffff];"), UINT64_MAX);
     assert_int_equal(size_of(".version 7.0\n.global .b8 cut["), 1);
     assert_int_equal(size_of(".version 7.0\n.file 1 \"quote"), 0);

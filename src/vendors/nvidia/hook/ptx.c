@@ -1,7 +1,6 @@
 #include "vendors/nvidia/hook/ptx.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "vendors/nvidia/hook/cubin.h"
@@ -141,6 +140,30 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+/* A word as a PTX integer literal: decimal, or with 0x, 0b or 0 in front; a suffix U ends it. Not
+ * strtoull(): a C library newer than ours makes an import of it that older ones lack. */
+static uint64_t literal(const char *word)
+{
+    unsigned base = 10;
+    uint64_t n = 0;
+
+    if (word[0] == '0') {
+        char mark = word[1];
+
+        base = mark == 'x' || mark == 'X' ? 16 : mark == 'b' || mark == 'B' ? 2 : 8;
+        word += base == 8 ? 1 : 2;
+    }
+    for (; *word; word++) {
+        unsigned letter = (unsigned)(*word | 0x20); /* lower case, and digits as they are */
+        unsigned digit = letter >= 'a' ? letter - 'a' + 10 : (unsigned)*word - '0';
+
+        if (digit >= base)
+            break;
+        n = plus(times(n, base), digit);
+    }
+    return n;
+}
+
 /* What follows `.global` or `.const` up to the semicolon. An array's first dimension may be left to
  * its initial value, which then is in the text, so no larger than it. */
 static uint64_t variable_bytes(struct text *text)
@@ -165,7 +188,7 @@ static uint64_t variable_bytes(struct text *text)
     for (c = next_word(text, word); c != END && c != ';'; c = next_word(text, word)) {
         if (c == '[' && depth == 0) {
             if (next_word(text, word) >= '0' && word[0] <= '9')
-                each = times(each, strtoull(word, NULL, 0));
+                each = times(each, literal(word));
         } else if (c == ',' && depth == 0) {
             sum = plus(sum, each);
             each = times(element, vector);
