@@ -1,7 +1,7 @@
 #pragma once
-/* HAMi-core's shared region, version 1.2, as its node monitor reads it. We only mirror into it: our own
- * decisions never read it back. glibc's sem_t is 32 bytes on LP64; we keep the bytes and never use it.
- * Source: spec sheet of the layout (compiled equivalent of HAMi-core 8f3a89c). */
+/* HAMi-core's shared region, version 1.2, as its node monitor reads it. We only mirror into it: our
+ * own decisions never read it back. glibc's sem_t is 32 bytes on LP64; we keep the bytes and never
+ * use it. Source: spec sheet of the layout (compiled equivalent of HAMi-core 8f3a89c). */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -23,8 +23,8 @@ enum gs_charge {
  * the device the bytes are still counted and never refused. */
 GS_WUR int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what);
 
-/** gs_gate_reserve() for callers who have another way: answers -ENOMEM at the first sight of no room,
- *  without looking for the dead and without a line in the log. */
+/** gs_gate_reserve() for callers who have another way: answers -ENOMEM at the first sight of no
+ * room, without looking for the dead and without a line in the log. */
 GS_WUR int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge);
 
 /** Give back what a reserve took. Saturates at zero and counts the mismatch. */

@@ -17,8 +17,8 @@
  * asked how much of it was us. With lazy loading a module may take its memory at the first launch:
  * that part is seen by the next module that is measured, or not at all (README.md). */
 
-/* Where NVML does not know us by our pid (a container), others may have taken memory meanwhile: more
- * than this beyond what the image says is taken for theirs. */
+/* Where NVML does not know us by our pid (a container), others may have taken memory meanwhile:
+ * more than this beyond what the image says is taken for theirs. */
 #define CREDIBLE_BYTES (256ull << 20)
 
 /* One load, whatever its row. */
