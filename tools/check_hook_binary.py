@@ -14,6 +14,11 @@ import sys
 
 API_DEF = pathlib.Path(__file__).resolve().parent.parent / "src" / "vendors" / "nvidia" / "abi" / "api.def"
 LOADER_FUNCTIONS = {"dlsym", "dlvsym", "dlopen", "dlmopen"}
+# What the library may import: nothing of <string.h> (src/hook/own_string.c says why), no allocator, no stdio,
+# no threads. Of these only _r_debug is used by the look-up functions, which run before a program is ready.
+IMPORTS_ALLOWED = set("""__errno_location _r_debug access clock_gettime close getenv geteuid getpid getrlimit getrlimit64
+    madvise mmap mmap64 mprotect munmap open open64 pread pread64 process_vm_readv readlink sched_yield
+    syscall sysconf""".split())
 NEEDED_ALLOWED = re.compile(r"^(libc\.so\.6|ld-linux[-\w]*\.so\.\d+)$")
 
 
@@ -64,6 +69,8 @@ def check(args):
                 faults.append(f"imports {name}@{version}, above GLIBC_{args.floor}")
         elif not defined and name:
             faults.append(f"imports {name} without a version")
+        if not defined and name and name not in IMPORTS_ALLOWED:
+            faults.append(f"imports {name}, which is not on the list")
         if not defined and kind == "TLS":
             faults.append(f"imports thread-local {name}")
         if not defined and name == "__tls_get_addr":

@@ -126,12 +126,6 @@ static int each_one(struct dl_phdr_info *info, size_t size, void *arg)
     return each->fn(&obj, each->arg);
 }
 
-int gs_elf_each(int (*fn)(const struct gs_elf *obj, void *arg), void *arg)
-{
-    struct each each = {fn, arg};
-    return dl_iterate_phdr(each_one, &each);
-}
-
 struct want {
     const char *soname;
     uintptr_t addr;
@@ -148,35 +142,6 @@ static int is_named(const struct gs_elf *obj, void *arg)
         return 0;
     *want->ret_obj = *obj;
     return 1;
-}
-
-bool gs_elf_find(const char *soname, struct gs_elf *ret_obj)
-{
-    struct want want = {.soname = soname, .ret_obj = ret_obj};
-    return gs_elf_each(is_named, &want) != 0;
-}
-
-static int covers(const struct gs_elf *obj, void *arg)
-{
-    const struct want *want = arg;
-    if (want->addr < obj->lo || want->addr >= obj->hi)
-        return 0;
-    /* spans of two objects may interleave; segments do not */
-    const ElfW(Phdr) *phdr = obj->phdr;
-    for (uint32_t i = 0; i < obj->n_phdr; i++) {
-        if (phdr[i].p_type == PT_LOAD &&
-            want->addr - (obj->base + phdr[i].p_vaddr) < phdr[i].p_memsz) {
-            *want->ret_obj = *obj;
-            return 1;
-        }
-    }
-    return 0;
-}
-
-bool gs_elf_at(const void *addr, struct gs_elf *ret_obj)
-{
-    struct want want = {.addr = (uintptr_t)addr, .ret_obj = ret_obj};
-    return gs_elf_each(covers, &want) != 0;
 }
 
 static bool version_is(const struct gs_elf *obj, uint16_t index, const char *version)
@@ -284,4 +249,66 @@ void *gs_elf_symbol(const struct gs_elf *obj, const char *name, const char *vers
     if (ELF64_ST_TYPE(sym->st_info) == STT_GNU_IFUNC)
         return ((void *(*)(void))(uintptr_t)at)();
     return at;
+}
+
+typedef int iterate_fn(int (*fn)(struct dl_phdr_info *info, size_t size, void *arg), void *arg);
+
+/** The C library's dl_iterate_phdr. Its name cannot be used: TSan and MSan interpose it and need
+ * their own start to be over. So look for it in the loader's list of objects, which stands as long
+ * as we do up to the C library: it and all before it were there at the program's start. */
+static iterate_fn *real_iterate(void)
+{
+    static iterate_fn *known; /* racing threads store the same address */
+    struct gs_elf obj = {0};
+    struct want libc = {.soname = "libc.so.6", .ret_obj = &obj};
+    iterate_fn *found = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    for (const struct link_map *map = _r_debug.r_map; found == NULL && map != NULL;
+         map = map->l_next) {
+        obj = (struct gs_elf){.path = map->l_name != NULL ? map->l_name : "",
+                              .base = map->l_addr,
+                              .lo = map->l_addr, /* an offset is smaller than any load address */
+                              .hi = UINTPTR_MAX};
+        if (map->l_ld != NULL)
+            read_dynamic(&obj, map->l_ld);
+        if (is_named(&obj, &libc) != 0)
+            found = (iterate_fn *)(uintptr_t)gs_elf_symbol(&obj, "dl_iterate_phdr", NULL);
+    }
+    __atomic_store_n(&known, found, __ATOMIC_RELAXED);
+    return found;
+}
+
+int gs_elf_each(int (*fn)(const struct gs_elf *obj, void *arg), void *arg)
+{
+    struct each each = {fn, arg};
+    iterate_fn *iterate = real_iterate();
+    return iterate != NULL ? iterate(each_one, &each) : 0;
+}
+
+bool gs_elf_find(const char *soname, struct gs_elf *ret_obj)
+{
+    struct want want = {.soname = soname, .ret_obj = ret_obj};
+    return gs_elf_each(is_named, &want) != 0;
+}
+
+static int covers(const struct gs_elf *obj, void *arg)
+{
+    const struct want *want = arg;
+    if (want->addr < obj->lo || want->addr >= obj->hi)
+        return 0;
+    /* spans of two objects may interleave; segments do not */
+    const ElfW(Phdr) *phdr = obj->phdr;
+    for (uint32_t i = 0; i < obj->n_phdr; i++) {
+        if (phdr[i].p_type == PT_LOAD &&
+            want->addr - (obj->base + phdr[i].p_vaddr) < phdr[i].p_memsz) {
+            *want->ret_obj = *obj;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+bool gs_elf_at(const void *addr, struct gs_elf *ret_obj)
+{
+    struct want want = {.addr = (uintptr_t)addr, .ret_obj = ret_obj};
+    return gs_elf_each(covers, &want) != 0;
 }

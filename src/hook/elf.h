@@ -2,7 +2,11 @@
 /* Symbols of objects that are already loaded, found without the loader's dl* functions.
  *
  * The hook exports dlsym itself, so a reference of its own would bind to itself, and newer libc
- * would stamp it with a version that older ones lack. dl_iterate_phdr has neither problem. */
+ * would stamp it with a version that older ones lack. dl_iterate_phdr has neither problem, once it
+ * is found without its name (elf.c).
+ *
+ * Nothing here, nor in lookup.c and xlate.c, calls what a program may interpose: look-ups come from
+ * programs (sanitizers) that are not ready to be called. See own_string.c. */
 
 #include <stdbool.h>
 #include <stdint.h>

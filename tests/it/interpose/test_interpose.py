@@ -22,6 +22,7 @@ DOC = ROOT / "docs" / "interposition.md"
 CC = os.environ.get("CC", "cc")
 LIMIT = "64m"
 LAZY, NOW, DEEPBIND = 1, 2, 8
+SANITIZERS = {"address": "ASan", "thread": "TSan", "undefined": "UBSan"}
 
 
 def compile_client(out, *args, cc=CC):
@@ -50,6 +51,8 @@ def built(tmp_path_factory):
     compile_client(out / "second", program, "-ldl", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN",
                    out / "plugin.so", cuda)
     compile_client(out / "static", "-static-pie", program)
+    for kind in SANITIZERS:
+        compile_client(out / kind, "-g", f"-fsanitize={kind}", program, "-ldl", cc="clang")
     if shutil.which("musl-gcc"):
         compile_client(out / "musl", HERE / "hello.c", cc="musl-gcc")
     versioned = out / "versioned"
@@ -127,6 +130,8 @@ ENFORCED = [
     Case("`vfork` + `exec`", client("vfork")),
     Case("`posix_spawn`", client("spawn")),
     Case("shell script, shell, program", lambda d: [d / "chain.sh", d / "client", "dlsym"]),
+    # clang links these runtimes into the program, where they interpose half of the C library and look up the rest
+    *(Case(f"{name} linked into the program", client("dlsym", kind)) for kind, name in SANITIZERS.items()),
     Case("shell, Python, ctypes", lambda d: ["sh", "-c", '"$0" -c "$1"', sys.executable, PYTHON]),
 ]
 
