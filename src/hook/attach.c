@@ -113,13 +113,20 @@ static void open_for_ring(void)
     (void)rc; /* where there is none the reason stays in this process */
 }
 
+/** The list of cards will be there when the program has initialised the driver. */
+static bool is_early(const struct gs_attach_state *self)
+{
+    return self->reason == GS_REASON_NO_CARDS && self->reason_arg[0] == EAGAIN;
+}
+
 static int attach(struct gs_attach_state *self, struct gs_quota *quota)
 {
     bool from_env;
     int rc = gs_limits_read(quota, &from_env);
 
     if (rc < 0) {
-        open_for_ring();
+        if (!is_early(self))
+            open_for_ring();
         return rc;
     }
     rc = identify(self);
@@ -152,7 +159,9 @@ int gs_attach(void)
         self->state = GS_ATTACH_CLOSED;
         rc = -ESHUTDOWN;
     }
-    if (rc != 0)
+    if (is_early(self))
+        rc = -EAGAIN;
+    else if (rc != 0)
         gs_ring_log((enum gs_reason)self->reason, GS_RING_NO_DEVICE, self->reason_what,
                     self->reason_arg);
     errno = saved_errno;

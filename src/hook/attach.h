@@ -67,7 +67,8 @@ extern struct gs_attach_state gs_attach_self __attribute__((visibility("hidden")
 /** Read the limits, open or create the ledger, claim a slot, fill HAMi's mirror.
  *  Returns  0 attached; -ESHUTDOWN closed: device memory will be refused (the reason is kept,
  * logged to $GPUSLICE_LOG and, where a ledger is there, to its ring); 1 unusable but the quota says
- *           `fail open`. Never aborts. */
+ *           `fail open`; -EAGAIN the vendor cannot list its cards yet: nothing was logged, forget
+ * and try again later. Never aborts. */
 int gs_attach(void);
 /** In a forked child, before gs_attach(): forget the parent's slot, mapping, descriptor and locks.
  */

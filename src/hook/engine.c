@@ -162,12 +162,15 @@ static void forget_parent(void)
     memset(&gs_engine, 0, offsetof(struct gs_engine_state, once));
 }
 
-/** Attach; not finally where the limits need a list of cards and no driver is loaded to make it. */
+/** Attach; not finally where the limits need a list of cards and no driver is loaded, or ready, to
+ * make it. */
 static bool attach(void)
 {
     const char *what = __atomic_load_n(&unheld, __ATOMIC_ACQUIRE);
+    int rc;
     gs_engine_resolve();
-    if (gs_attach() < 0 && gs_attach_reason() == GS_REASON_NO_CARDS && !any_resolved()) {
+    rc = gs_attach();
+    if (rc == -EAGAIN || (rc < 0 && gs_attach_reason() == GS_REASON_NO_CARDS && !any_resolved())) {
         gs_attach_forget();
         return false;
     }

@@ -37,7 +37,9 @@ struct gs_hook_vendor {
     const struct gs_hook_lib *libs;
     uint32_t n_libs;
     /** List the cards this container can see, in the order HAMi's `_<i>` variables count them.
-     *  Called once, only where limits come from the environment. Returns the count or -errno. */
+     *  Called only where limits come from the environment. Returns the count; -EAGAIN the driver
+     * cannot tell before the program has initialised it (the next call asks again); another
+     * -errno: final. */
     int (*enumerate)(struct gs_hook_card *ret_cards, uint32_t max);
     /** Drop what the vendor remembers of this process's allocations: called where the engine resets
      * the object table (forked child, before anything else runs in it). May be NULL. */

@@ -318,16 +318,20 @@ static int enumerate_nvml(struct gs_hook_card *ret_cards, uint32_t max)
 }
 
 /* CUDA counts what CUDA_VISIBLE_DEVICES leaves, in its order: only where there is nothing better.
- */
+ * It is not initialised for that: a program that forks before its own cuInit may use CUDA in the
+ * child only as long as nobody has in the parent. */
 static int enumerate_cuda(struct gs_hook_card *ret_cards, uint32_t max)
 {
     const struct gs_driver *cuda = gs_driver_cuda();
+    CUresult result;
     int count = 0;
     uint32_t n = 0;
 
-    if (cuda->cuInit == NULL || cuda->cuDeviceGetCount == NULL || cuda->cuDeviceGetUuid == NULL ||
-        cuda->cuInit(0) != CUDA_SUCCESS || cuda->cuDeviceGetCount(&count) != CUDA_SUCCESS)
+    if (cuda->cuDeviceGetCount == NULL || cuda->cuDeviceGetUuid == NULL)
         return -ENODEV;
+    result = cuda->cuDeviceGetCount(&count);
+    if (result != CUDA_SUCCESS)
+        return result == CUDA_ERROR_NOT_INITIALIZED ? -EAGAIN : -ENODEV;
     for (int i = 0; i < count && n < max; i++) {
         CUuuid uuid;
         size_t physical = 0;
@@ -346,7 +350,17 @@ static int enumerate_cuda(struct gs_hook_card *ret_cards, uint32_t max)
 
 int gs_device_enumerate(struct gs_hook_card *ret_cards, uint32_t max)
 {
-    int n = enumerate_nvml(ret_cards, max);
+    /* Loading NVML in vain searches folders, and a runtime makes hundreds of calls before cuInit.
+     */
+    static uint32_t no_nvml;
+    int n;
 
-    return n >= 0 ? n : enumerate_cuda(ret_cards, max);
+    if (__atomic_load_n(&no_nvml, __ATOMIC_RELAXED) != 0 &&
+        enumerate_cuda(ret_cards, max) == -EAGAIN)
+        return -EAGAIN;
+    n = enumerate_nvml(ret_cards, max);
+    if (n >= 0)
+        return n;
+    __atomic_store_n(&no_nvml, 1, __ATOMIC_RELAXED);
+    return enumerate_cuda(ret_cards, max);
 }

@@ -15,10 +15,15 @@ void gs_init_forget(void)
     gs_device_forget();
 }
 
-/* The wrapper has attached the ledger by now; the driver's answer is the answer. */
+/* The wrapper has attached the ledger by now, or could not before this call (-EAGAIN of
+ * gs_hook_vendor.enumerate). The driver's answer is the answer. */
 CUresult gs_nv_init(CUresult (*real)(unsigned int), unsigned int Flags)
 {
-    return real(Flags);
+    CUresult result = real(Flags);
+
+    if (result == CUDA_SUCCESS)
+        gs_engine_start();
+    return result;
 }
 
 /* The driver chooses version and stream mode and reports the status; only the address is
