@@ -23,6 +23,7 @@ enum gs_obj_kind {
     GS_OBJ_CONTEXT,
     GS_OBJ_MODULE,
     GS_OBJ_IMPORT, /**< pointer opened from another process */
+    GS_OBJ_EXPORT, /**< descriptor of ours that stands for physical memory */
     GS_OBJ_BLOCK,  /**< a block of the card from which the driver cuts small allocations */
 };
 

@@ -229,6 +229,70 @@ def test_a_handle_exported_twice(peers):
     assert witness("c.free_mib()") == "64.0"
 
 
+EXPORT = "c.call('cuMemExportToShareableHandle', C.byref(fd), C.c_uint64(h), FD, C.c_uint64(0))"
+
+
+def slice_on_card(sim):
+    return next(g for g in sim.status()["groups"] if g["name"] == "slice.cache")["cards"][0]
+
+
+def test_an_open_descriptor_keeps_its_memory(sim):
+    """The card gets nothing back while one is open, released or not; its own peak of the slice is the witness."""
+    assert client(sim, f"""
+        import os
+        h, fd = c.create(48 * MIB, handle_types=FD), C.c_int()
+        {EXPORT}
+        c.release(h)
+        print(c.free_mib(), refused(c.create, 32 * MIB), refused(c.alloc, 32 * MIB))
+        os.close(fd.value)
+        print(c.free_mib())
+        h = c.create(48 * MIB, handle_types=FD)
+        {EXPORT}
+        os.close(fd.value)
+        c.release(h)
+        h = c.create(64 * MIB, handle_types=FD)
+        {EXPORT}
+        c.release(h)
+        os.close(fd.value)
+        print(c.alloc(64 * MIB) != 0) # no question in between: looked at before the refusal
+    """) == ["16.0", "True", "True", "64.0", "True"]
+    assert slice_on_card(sim)["peak_bytes"] == 64 * MIB
+
+
+def test_a_descriptor_of_a_mapped_handle(sim):
+    assert client(sim, f"""
+        import os
+        h, fd, va = c.create(48 * MIB, handle_types=FD), C.c_int(), c.reserve_va(48 * MIB)
+        {EXPORT}
+        c.map(va, 48 * MIB, h)
+        c.release(h)
+        c.unmap(va, 48 * MIB)
+        print(refused(c.create, 32 * MIB))
+        os.close(fd.value)
+        print(c.create(64 * MIB) != 0)
+    """) == ["True", "True"]
+    assert slice_on_card(sim)["peak_bytes"] == 64 * MIB
+
+
+def test_a_descriptor_passed_on_and_closed(sim, peers):
+    a, b, witness = peers(), peers(), peers()
+    assert a("h = c.create(48 * MIB, handle_types=FD)") == "done"
+    assert a("fd = C.c_int()") == "done"
+    assert a(EXPORT) == "None"
+    pass_fd(a, b, "fd.value", a.process.pid, b.process.pid)
+    assert b("g = C.c_uint64()") == "done"
+    assert b("c.call('cuMemImportFromShareableHandle', C.byref(g), C.c_void_p(got), FD)") == "None"
+    assert b("os.close(got)") == "None"
+    assert a("c.release(h)") == "None"
+    assert b("c.release(g.value)") == "None"
+    assert witness("c.free_mib()") == "16.0"  # a's descriptor
+    assert witness("refused(c.alloc, 32 * MIB)") == "True"
+    assert a("os.close(fd.value)") == "None"
+    assert a("c.free_mib()") == "64.0"
+    assert witness("c.alloc(64 * MIB) != 0") == "True"
+    assert slice_on_card(sim)["peak_bytes"] == 64 * MIB
+
+
 # ---- CUDA IPC ----
 
 IPC_OPEN = "c.call('cuIpcOpenMemHandle_v2', C.byref(q), Bytes64.from_buffer_copy(bytes.fromhex('%s')), 1)"

@@ -155,12 +155,81 @@ static void imports_without_identity_are_matched_by_size(void **state)
                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                      CUDA_SUCCESS);
     assert_int_equal(gs_nv_mem_map(fake_map, 1ull << 43, 2 * MIB, 0, in, 0), CUDA_SUCCESS);
+    close(fd);
     assert_int_equal(gs_nv_mem_release(fake_release, h), CUDA_SUCCESS);
     assert_int_equal(fake.held + fake.shared, 2 * MIB); /* the importer's now */
     assert_int_equal(gs_nv_mem_release(fake_release, in), CUDA_SUCCESS);
     assert_int_equal(gs_nv_mem_unmap(fake_unmap, 1ull << 43, 2 * MIB), CUDA_SUCCESS);
     assert_int_equal(fake.held + fake.shared, 0);
+}
+
+static uint64_t used(void)
+{
+    gs_vmm_look_at_exports();
+    return fake.held + fake.shared;
+}
+
+static CUmemGenericAllocationHandle export_as(int fd)
+{
+    CUmemGenericAllocationHandle h = create(2 * MIB);
+    unsigned char out[64];
+
+    fake.export_fd = fd;
+    assert_int_equal(
+        gs_nv_mem_export(fake_export, out, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+        CUDA_SUCCESS);
+    return h;
+}
+
+/* On a device node, as a real driver's, and on files that are told apart. */
+static void an_open_descriptor_holds_memory(void **state)
+{
+    static const char *const files[] = {"/dev/null", "/proc/self/exe"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        int fd = open(files[i], O_RDONLY);
+        CUmemGenericAllocationHandle h;
+
+        fake_reset(64 * MIB);
+        h = export_as(fd);
+        assert_int_equal(gs_nv_mem_release(fake_release, h), CUDA_SUCCESS);
+        assert_int_equal(used(), 2 * MIB);
+        close(fd);
+        assert_int_equal(used(), 0);
+        /* closed before the release: nothing lingers */
+        fd = open(files[i], O_RDONLY);
+        h = export_as(fd);
+        close(fd);
+        assert_int_equal(gs_nv_mem_release(fake_release, h), CUDA_SUCCESS);
+        assert_int_equal(fake.held + fake.shared, 0);
+        assert_false(gs_vmm_any_export());
+    }
+}
+
+static void a_descriptors_number_may_return(void **state)
+{
+    int fd = open("/dev/null", O_RDONLY);
+    CUmemGenericAllocationHandle h;
+
+    (void)state;
+    fake_reset(64 * MIB);
+    h = export_as(fd);
+    assert_int_equal(gs_nv_mem_release(fake_release, h), CUDA_SUCCESS);
+    assert_int_equal(used(), 2 * MIB);
     close(fd);
+    assert_int_equal(open("/dev/null", O_RDONLY), fd); /* the same node, another file */
+    assert_int_equal(used(), 0);
+    /* as the number of another export, unseen */
+    h = export_as(fd);
+    assert_int_equal(gs_nv_mem_release(fake_release, h), CUDA_SUCCESS);
+    close(fd);
+    assert_int_equal(open("/dev/null", O_RDONLY), fd);
+    h = export_as(fd);
+    assert_int_equal(fake.held + fake.shared, 2 * MIB);
+    close(fd);
+    assert_int_equal(gs_nv_mem_release(fake_release, h), CUDA_SUCCESS);
+    assert_int_equal(fake.held + fake.shared, 0);
 }
 
 static void tiles_hold_memory(void **state)
@@ -195,6 +264,8 @@ int main(void)
         cmocka_unit_test(failures_keep_the_references),
         cmocka_unit_test(exported_memory_counts_once),
         cmocka_unit_test(imports_without_identity_are_matched_by_size),
+        cmocka_unit_test(an_open_descriptor_holds_memory),
+        cmocka_unit_test(a_descriptors_number_may_return),
         cmocka_unit_test(tiles_hold_memory),
     };
 

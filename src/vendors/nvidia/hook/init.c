@@ -7,12 +7,14 @@
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/context.h"
 #include "vendors/nvidia/hook/device.h"
+#include "vendors/nvidia/hook/vmm.h"
 
 void gs_init_forget(void)
 {
     gs_block_forget();
     gs_context_forget();
     gs_device_forget();
+    gs_vmm_forget();
 }
 
 /* The wrapper has attached the ledger by now, or could not before this call (-EAGAIN of

@@ -5,6 +5,7 @@
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/pool.h"
 #include "vendors/nvidia/hook/pool_map.h"
+#include "vendors/nvidia/hook/vmm.h"
 
 #define SHARED_KEY (1ull << 63) /* no handle has this bit: user addresses end at 2^57 */
 #define TRIES      4
@@ -338,6 +339,7 @@ static void trim(struct gs_meter m)
 
 void gs_pool_reconcile(uint32_t dev)
 {
+    gs_vmm_look_at_exports();
     if (dev >= DIRTY_BITS || (__atomic_load_n(&dirty, __ATOMIC_RELAXED) >> dev & 1) == 0)
         return;
     __atomic_fetch_and(&dirty, ~(1ull << dev), __ATOMIC_RELAXED);
@@ -367,10 +369,12 @@ int gs_pool_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const c
 {
     int rc;
 
-    if (GS_LIKELY(!gs_meter_any()))
+    if (GS_LIKELY(!gs_meter_any() && !gs_vmm_any_export()))
         return gs_gate_reserve(dev, bytes, charge, what);
     /* Look before asking: a refusal by the gate is logged and counted, one that a trim avoids is
      * none. */
+    if (!gs_meter_has_room(dev, bytes) && bytes <= gs_gate_limit(dev))
+        gs_vmm_look_at_exports();
     if (!gs_meter_has_room(dev, bytes) && bytes <= gs_gate_limit(dev)) {
         each(GS_OBJ_POOL, dev, look);
         each(GS_OBJ_GRAPH, dev, look);

@@ -16,6 +16,7 @@
 #define ID_BIT    (1ull << 63)
 #define TILE_BIT  (1ull << 63)
 #define UNMATCHED 1u /* gs_obj.flags of a memory: imported, exporter not known yet */
+#define EXPORTED  2u /* of a memory: a descriptor of ours was made for it */
 #define BATCH     64
 
 static uint64_t next_id = 1;
@@ -28,27 +29,54 @@ static int ref(struct gs_obj *obj, void *arg)
     return 0;
 }
 
+static int ref_exported(struct gs_obj *obj, void *arg)
+{
+    obj->flags |= EXPORTED;
+    return ref(obj, arg);
+}
+
+bool gs_vmm_ref(uint64_t id, bool exported)
+{
+    return gs_track_update(GS_OBJ_HANDLE, id, exported ? ref_exported : ref, NULL) == 0;
+}
+
+/* Fills *arg with what is left of it. */
 static int unref(struct gs_obj *obj, void *arg)
 {
     if (obj->refs > 1) {
         obj->refs--;
+        *(struct gs_obj *)arg = *obj;
         return 0;
     }
     *(struct gs_obj *)arg = *obj;
     return GS_TRACK_REMOVE;
 }
 
-/* One handle or mapping of the memory less; the last gives the charge back. */
-static void drop_memory(uint64_t id)
+/* Returns the memory's flags; 0 it is gone. */
+static uint32_t drop_one(uint64_t id)
 {
     struct gs_obj obj;
+    int rc = gs_track_update(GS_OBJ_HANDLE, id, unref, &obj);
 
-    if (gs_track_update(GS_OBJ_HANDLE, id, unref, &obj) != GS_TRACK_REMOVE)
-        return;
+    if (rc != GS_TRACK_REMOVE)
+        return rc == 0 ? obj.flags : 0;
     if (obj.share >= 0)
         gs_share_leave(obj.share);
     else if (obj.bytes != 0)
         gs_gate_release(obj.dev, obj.bytes, GS_CHARGE_HELD);
+    return 0;
+}
+
+void gs_vmm_unref(uint64_t id)
+{
+    (void)drop_one(id); /* descriptors are being looked at already */
+}
+
+/* One handle or mapping of the memory less. */
+static void drop_memory(uint64_t id)
+{
+    if ((drop_one(id) & EXPORTED) != 0)
+        gs_vmm_look_at_exports();
 }
 
 /* Track new memory and its first handle. */
@@ -167,7 +195,10 @@ static int set_match(struct gs_obj *obj, void *arg)
 
     if ((obj->flags & UNMATCHED) == 0)
         return -EEXIST; /* another thread was first */
-    *obj = (struct gs_obj){.dev = match->dev, .share = match->share, .refs = obj->refs};
+    *obj = (struct gs_obj){.dev = match->dev,
+                           .share = match->share,
+                           .refs = obj->refs,
+                           .flags = obj->flags & EXPORTED};
     return 0;
 }
 
@@ -299,11 +330,14 @@ CUresult gs_nv_mem_export(gs_fn_cuMemExportToShareableHandle *real, void *sharea
     int fd = -1, id;
 
     if (result != CUDA_SUCCESS || shareableHandle == NULL || (handle & ID_BIT) != 0 ||
-        !gs_track_get(GS_OBJ_HANDLE, handle, &obj) ||
-        !gs_track_get(GS_OBJ_HANDLE, obj.aux, &memory) || memory.share >= 0 || memory.bytes == 0)
+        !gs_track_get(GS_OBJ_HANDLE, handle, &obj))
         return result;
-    if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         memcpy(&fd, shareableHandle, sizeof(fd));
+        gs_vmm_note_export(fd, obj.aux);
+    }
+    if (!gs_track_get(GS_OBJ_HANDLE, obj.aux, &memory) || memory.share >= 0 || memory.bytes == 0)
+        return result;
     /* Unique in the slice as long as the slot is ours, and the share goes with the last holder. */
     if (!share_key(shareableHandle, fd, handleType, gs_vmm_serial(obj.aux), &key))
         return result;

@@ -6,12 +6,31 @@
  * key = handle:         aux = id of the memory; refs = references to the handle GS_OBJ_HANDLE  key
  * = id (bit 63):    bytes = charged; share; dev; refs = handles + mappings GS_OBJ_MAPPING key =
  * start address:  aux = id; bytes = length GS_OBJ_MAPPING key = hash (bit 63):  aux = id; bytes =
- * array; a tile of a sparse array */
+ * array; a tile of a sparse array GS_OBJ_EXPORT  key = descriptor: see vmm_export.c */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /** Second word of the key of memory exported as a file descriptor. */
 #define GS_VMM_SHARE_TAG 0x67732d766d6d2d66ull
+
+/** A reference to the memory more; false: it is gone. `exported`: by a descriptor, so that later
+ * releases look whether that is still open. */
+bool gs_vmm_ref(uint64_t id, bool exported);
+/** One handle, mapping or descriptor of the memory less; the last gives the charge back. */
+void gs_vmm_unref(uint64_t id);
+
+/** This process has exported the memory as descriptor `fd`: as long as that is open the card does
+ * not get the memory back, whatever is released. Nobody tells us of its end, so it is looked at
+ * when the memory loses a handle or a mapping, before a refusal and before an answer about used
+ * memory. */
+void gs_vmm_note_export(int fd, uint64_t id);
+/** Give up what closed descriptors held. One load while this process has exported none. */
+void gs_vmm_look_at_exports(void);
+/** May a look give something back? */
+bool gs_vmm_any_export(void);
+/** Forked child: the descriptors are its parent's. */
+void gs_vmm_forget(void);
 
 /** Number for the memory with this id that no other process of the slice uses. */
 uint64_t gs_vmm_serial(uint64_t id);
