@@ -128,6 +128,7 @@ static int context_verb(const char *verb, uint64_t a, uint64_t b)
 
 struct churn {
     pthread_t thread;
+    pthread_barrier_t *phase;
     CUcontext context;
     unsigned int seed;
     uint64_t steps;
@@ -136,48 +137,69 @@ struct churn {
     uint64_t wrong; /* any other answer */
 };
 
-/* Allocate and free at random, small and large, at most 48 at a time. */
+static void churn_alloc(struct churn *me, CUdeviceptr *one)
+{
+    size_t bytes = 1 + (size_t)rand_r(&me->seed) % (rand_r(&me->seed) % 4 ? 200000 : 5000000);
+    CUresult result = cuMemAlloc_v2(one, bytes);
+
+    me->granted += result == CUDA_SUCCESS;
+    me->refused += result == CUDA_ERROR_OUT_OF_MEMORY;
+    me->wrong += result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        *one = 0;
+}
+
+/* Allocate 48 times, small and large; wait for all; then free and allocate at random. */
 static void *churn(void *arg)
 {
     struct churn *me = arg;
     CUdeviceptr ptr[48] = {0};
 
     me->wrong += cuCtxSetCurrent(me->context) != CUDA_SUCCESS;
+    for (int i = 0; i < 48; i++)
+        churn_alloc(me, &ptr[i]);
+    (void)pthread_barrier_wait(me->phase);
+    (void)pthread_barrier_wait(me->phase);
     for (uint64_t i = 0; i < me->steps; i++) {
         CUdeviceptr *one = &ptr[rand_r(&me->seed) % 48];
-        size_t bytes = 1 + (size_t)rand_r(&me->seed) % (rand_r(&me->seed) % 4 ? 200000 : 5000000);
-        CUresult result;
 
-        if (*one != 0) {
-            me->wrong += cuMemFree_v2(*one) != CUDA_SUCCESS;
-            *one = 0;
+        if (*one == 0) {
+            churn_alloc(me, one);
             continue;
         }
-        result = cuMemAlloc_v2(one, bytes);
-        me->granted += result == CUDA_SUCCESS;
-        me->refused += result == CUDA_ERROR_OUT_OF_MEMORY;
-        me->wrong += result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY;
-        if (result != CUDA_SUCCESS)
-            *one = 0;
+        me->wrong += cuMemFree_v2(*one) != CUDA_SUCCESS;
+        *one = 0;
     }
     for (int i = 0; i < 48; i++)
         me->wrong += ptr[i] != 0 && cuMemFree_v2(ptr[i]) != CUDA_SUCCESS;
     return NULL;
 }
 
-/* "churn STEPS SEED": four threads; answers how many were granted, refused and wrong. */
+/* "churn STEPS SEED": four threads; answers 0 when all hold what they got at first and goes on at
+ * the next line, whatever it says; answers how many were granted, refused and wrong. */
 static void churn_all(uint64_t steps, unsigned int seed)
 {
     struct churn thread[4];
     uint64_t sum[3] = {0, 0, 0};
     CUcontext context = NULL;
+    pthread_barrier_t phase;
+    char go[16];
 
     (void)cuCtxGetCurrent(&context);
+    if (pthread_barrier_init(&phase, NULL, 5) != 0)
+        abort();
     for (unsigned int i = 0; i < 4; i++) {
-        thread[i] = (struct churn){.context = context, .seed = seed + i, .steps = steps};
+        thread[i] =
+            (struct churn){.phase = &phase, .context = context, .seed = seed + i, .steps = steps};
         if (pthread_create(&thread[i].thread, NULL, churn, &thread[i]) != 0)
             abort();
     }
+    (void)pthread_barrier_wait(&phase);
+    printf("0\n");
+    (void)fflush(stdout);
+    if (fgets(go, sizeof(go), stdin) == NULL)
+        abort();
+    (void)pthread_barrier_wait(&phase);
     for (int i = 0; i < 4; i++) {
         if (pthread_join(thread[i].thread, NULL) != 0)
             abort();

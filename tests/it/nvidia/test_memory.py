@@ -296,11 +296,19 @@ def test_no_limit(make_sim, clients):
 
 @pytest.mark.parametrize("granularity", ["2Mi", "random"])
 def test_the_card_never_lost_more_than_the_limit(make_sim, clients, granularity):
-    """Two processes of four threads near the limit: the card's own peak of the slice is the witness."""
+    """Two processes of four threads near the limit: the card's own peak of the slice is the witness.
+
+    Each first asks for more than 100 MiB in all and frees nothing, so each is refused however they are scheduled;
+    both hold what they got when they go on."""
     sim = make_sim(cards=1, memory="1Gi", granularity=granularity)
     pair = [clients(sim.hook_env("64m")).start() for _ in range(2)]
     for i, client in enumerate(pair):
         client.send("churn", 4000, 100 + i)
+    assert [client.answer() for client in pair] == [[0], [0]]
+    full = next(g for g in sim.status()["groups"] if g["name"] == "slice.cache")["cards"][0]
+    assert 56 * MIB < full["used_bytes"] <= 64 * MIB
+    for client in pair:
+        client.send("go")
     for client in pair:
         granted, refused, wrong = client.answer()
         assert wrong == 0 and granted > 0 and refused > 0
