@@ -1,108 +1,159 @@
-/* Arrays, textures and copies to and from them. */
-#include <string.h>
+#include "vendors/nvidia/sim/cudart_array.h"
 
-#include "vendors/nvidia/sim/cudart.h"
-
-#define PTR(p) ((CUdeviceptr)(uintptr_t)(p))
-
-enum { CHANNEL_SIGNED = 0, CHANNEL_UNSIGNED = 1, CHANNEL_FLOAT = 2 };
-
-struct channel {
-    int x, y, z, w; /* bits */
-    int kind;
+enum kind {
+    KIND_SIGNED = 0,
+    KIND_UNSIGNED = 1,
+    KIND_FLOAT = 2,
+    KIND_NV12 = 4,
+    KIND_NORMALIZED = 5,
+    KIND_COMPRESSED = 17,
+    KIND_1010102 = 31,
+    KIND_VIDEO = 32 /* since 13.0 */
 };
 
-struct extent {
-    size_t width, height, depth;
+/* ---- formats ---- */
+
+/* Kinds that name a whole format: both lists count in the same order. */
+static const struct span {
+    enum kind kind;
+    unsigned int count;
+    CUarray_format first;
+} spans[] = {
+    {KIND_NV12, 1, CU_AD_FORMAT_NV12},
+    {KIND_NORMALIZED, 12, CU_AD_FORMAT_UNORM_INT8X1},
+    {KIND_COMPRESSED, 14, CU_AD_FORMAT_BC1_UNORM},
+    {KIND_1010102, 1, CU_AD_FORMAT_UNORM_INT_101010_2},
+#if GS_CUDART_MAJOR >= 13
+    {KIND_VIDEO, 14, CU_AD_FORMAT_UINT8_PACKED_422},
+#endif
 };
 
-struct pos {
-    size_t x, y, z;
+/* Kinds that need the number of bits. */
+static const struct {
+    enum kind kind;
+    int bits;
+    CUarray_format format;
+} plain[] = {
+    {KIND_SIGNED, 8, CU_AD_FORMAT_SIGNED_INT8},
+    {KIND_SIGNED, 16, CU_AD_FORMAT_SIGNED_INT16},
+    {KIND_SIGNED, 32, CU_AD_FORMAT_SIGNED_INT32},
+    {KIND_UNSIGNED, 8, CU_AD_FORMAT_UNSIGNED_INT8},
+    {KIND_UNSIGNED, 16, CU_AD_FORMAT_UNSIGNED_INT16},
+    {KIND_UNSIGNED, 32, CU_AD_FORMAT_UNSIGNED_INT32},
+    {KIND_FLOAT, 16, CU_AD_FORMAT_HALF},
+    {KIND_FLOAT, 32, CU_AD_FORMAT_FLOAT},
 };
 
-struct pitched {
-    void *ptr;
-    size_t pitch, xsize, ysize;
-};
-
-struct copy_3d {
-    CUarray srcArray;
-    struct pos srcPos;
-    struct pitched srcPtr;
-    CUarray dstArray;
-    struct pos dstPos;
-    struct pitched dstPtr;
-    struct extent extent;
-    int kind;
-};
-
-/* The driver's format of a channel description; 0 if there is none. */
-static CUarray_format format_of(const struct channel *c, unsigned int *ret_channels)
+/* Channels in use, or 0 if there is a gap between them. */
+static unsigned int count_channels(const struct gs_cudart_channel *c)
 {
-    static const struct {
-        int bits, kind;
-        CUarray_format format;
-    } formats[] = {
-        {8, CHANNEL_UNSIGNED, CU_AD_FORMAT_UNSIGNED_INT8},
-        {16, CHANNEL_UNSIGNED, CU_AD_FORMAT_UNSIGNED_INT16},
-        {32, CHANNEL_UNSIGNED, CU_AD_FORMAT_UNSIGNED_INT32},
-        {8, CHANNEL_SIGNED, CU_AD_FORMAT_SIGNED_INT8},
-        {16, CHANNEL_SIGNED, CU_AD_FORMAT_SIGNED_INT16},
-        {32, CHANNEL_SIGNED, CU_AD_FORMAT_SIGNED_INT32},
-        {16, CHANNEL_FLOAT, CU_AD_FORMAT_HALF},
-        {32, CHANNEL_FLOAT, CU_AD_FORMAT_FLOAT},
-    };
-    *ret_channels = c->w ? 4 : c->z ? 3 : c->y ? 2 : 1;
-    for (size_t i = 0; i < GS_ARRAY_LEN(formats); i++)
-        if (formats[i].bits == c->x && formats[i].kind == c->kind)
-            return formats[i].format;
-    return (CUarray_format)0;
+    const int bits[] = {c->x, c->y, c->z, c->w};
+    unsigned int n = 0;
+    while (n < 4 && bits[n] > 0)
+        n++;
+    for (unsigned int i = n; i < 4; i++)
+        if (bits[i])
+            return 0;
+    return n;
 }
 
-static int bits_of(CUarray_format format)
+static int is_even(const struct gs_cudart_channel *c, unsigned int n)
 {
-    switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-        return 8;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-        return 16;
-    default:
-        return 32;
+    return (n < 2 || c->y == c->x) && (n < 3 || c->z == c->x) && (n < 4 || c->w == c->x);
+}
+
+cudaError_t gs_cudart_array_format(const struct gs_cudart_channel *c, CUarray_format *ret_format,
+                                   unsigned int *ret_channels)
+{
+    unsigned int n = count_channels(c);
+    if (!n)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < GS_ARRAY_LEN(spans); i++) {
+        unsigned int at = (unsigned int)c->kind - spans[i].kind; /* wraps below the first */
+        if (at < spans[i].count) {
+            *ret_format = (CUarray_format)(spans[i].first + at);
+            *ret_channels = n;
+            return CUDA_SUCCESS;
+        }
     }
+    if (!is_even(c, n) || n == 3)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < GS_ARRAY_LEN(plain); i++)
+        if ((int)plain[i].kind == c->kind && plain[i].bits == c->x) {
+            *ret_format = plain[i].format;
+            *ret_channels = n;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Bytes of one element of an array; 1 for plain memory, whose positions are bytes. */
-static size_t element_bytes(CUarray array)
+/* Bits of a channel of a format out of `spans`; the packed one is not even and not asked here. */
+static int span_bits(CUarray_format f)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d;
-    if (!array || cuArray3DGetDescriptor_v2(&d, array))
-        return 1;
-    return (size_t)bits_of(d.Format) / 8 * d.NumChannels;
+    if (f >= CU_AD_FORMAT_UNORM_INT8X1 && f <= CU_AD_FORMAT_SNORM_INT16X4)
+        return (f - CU_AD_FORMAT_UNORM_INT8X1) % 6 < 3 ? 8 : 16;
+    if (f == CU_AD_FORMAT_BC6H_UF16 || f == CU_AD_FORMAT_BC6H_SF16)
+        return 16;
+    if (f >= CU_AD_FORMAT_UINT8_SEMIPLANAR_420 && f <= CU_AD_FORMAT_UINT16_PLANAR_444)
+        return (f - CU_AD_FORMAT_UINT8_SEMIPLANAR_420) % 2 ? 16 : 8;
+    return 8;
 }
 
-RT(cudaMalloc3DArray, CUarray *array, const struct channel *desc, struct extent extent,
-   unsigned int flags)
+static struct gs_cudart_channel channel_of(int kind, unsigned int channels, int bits)
 {
+    struct gs_cudart_channel c = {.x = bits, .kind = kind};
+    c.y = channels > 1 ? bits : 0;
+    c.z = channels > 2 ? bits : 0;
+    c.w = channels > 3 ? bits : 0;
+    return c;
+}
+
+cudaError_t gs_cudart_array_channel(CUarray_format format, unsigned int channels,
+                                    struct gs_cudart_channel *ret)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(plain); i++)
+        if (plain[i].format == format) {
+            *ret = channel_of((int)plain[i].kind, channels, plain[i].bits);
+            return CUDA_SUCCESS;
+        }
+    for (size_t i = 0; i < GS_ARRAY_LEN(spans); i++) {
+        unsigned int at = (unsigned int)format - spans[i].first;
+        if (at < spans[i].count) {
+            *ret = channel_of((int)(spans[i].kind + at), channels, span_bits(format));
+            if (spans[i].kind == KIND_1010102)
+                *ret = (struct gs_cudart_channel){10, 10, 10, 2, KIND_1010102};
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- arrays ---- */
+
+/* The runtime's flags are the driver's, number by number. */
+static cudaError_t array_new(CUarray *array, const struct gs_cudart_channel *desc,
+                             struct gs_cudart_extent extent, unsigned int flags)
+{
+    CUDA_ARRAY3D_DESCRIPTOR d = {
+        .Width = extent.width, .Height = extent.height, .Depth = extent.depth, .Flags = flags};
     cudaError_t e = gs_cudart_enter();
     if (!e && (!array || !desc))
         e = CUDA_ERROR_INVALID_VALUE;
-    if (e)
-        return gs_cudart_done(e);
-    CUDA_ARRAY3D_DESCRIPTOR d = {
-        .Width = extent.width, .Height = extent.height, .Depth = extent.depth, .Flags = flags};
-    d.Format = format_of(desc, &d.NumChannels);
-    if (!d.Format)
-        return gs_cudart_done(CUDA_ERROR_INVALID_VALUE);
-    return gs_cudart_done(cuArray3DCreate_v2(array, &d));
+    if (!e)
+        e = gs_cudart_array_format(desc, &d.Format, &d.NumChannels);
+    return gs_cudart_done(e ? e : cuArray3DCreate_v2(array, &d));
 }
 
-RT(cudaMallocArray, CUarray *array, const struct channel *desc, size_t width, size_t height,
-   unsigned int flags)
+RT(cudaMallocArray, CUarray *array, const struct gs_cudart_channel *desc, size_t width,
+   size_t height, unsigned int flags)
 {
-    return cudaMalloc3DArray(array, desc, (struct extent){.width = width, .height = height}, flags);
+    return array_new(array, desc, (struct gs_cudart_extent){width, height, 0}, flags);
+}
+
+RT(cudaMalloc3DArray, CUarray *array, const struct gs_cudart_channel *desc,
+   struct gs_cudart_extent extent, unsigned int flags)
+{
+    return array_new(array, desc, extent, flags);
 }
 
 RT(cudaFreeArray, CUarray array)
@@ -111,7 +162,7 @@ RT(cudaFreeArray, CUarray array)
     return gs_cudart_done(e || !array ? e : cuArrayDestroy(array));
 }
 
-RT(cudaGetChannelDesc, struct channel *desc, CUarray array)
+RT(cudaGetChannelDesc, struct gs_cudart_channel *desc, CUarray array)
 {
     CUDA_ARRAY3D_DESCRIPTOR d;
     cudaError_t e = gs_cudart_enter();
@@ -119,212 +170,207 @@ RT(cudaGetChannelDesc, struct channel *desc, CUarray array)
         e = CUDA_ERROR_INVALID_VALUE;
     if (!e)
         e = cuArray3DGetDescriptor_v2(&d, array);
-    if (e)
-        return gs_cudart_done(e);
-    int bits = bits_of(d.Format);
-    *desc = (struct channel){.x = bits,
-                             .y = d.NumChannels > 1 ? bits : 0,
-                             .z = d.NumChannels > 2 ? bits : 0,
-                             .w = d.NumChannels > 3 ? bits : 0,
-                             .kind = CHANNEL_UNSIGNED};
-    if (d.Format == CU_AD_FORMAT_HALF || d.Format == CU_AD_FORMAT_FLOAT)
-        desc->kind = CHANNEL_FLOAT;
-    else if (d.Format >= CU_AD_FORMAT_SIGNED_INT8)
-        desc->kind = CHANNEL_SIGNED;
-    return CUDA_SUCCESS;
+    return gs_cudart_done(e ? e : gs_cudart_array_channel(d.Format, d.NumChannels, desc));
 }
 
-/* ---- copies ---- */
+/* ---- copies of rows ---- */
 
-RT(cudaMemcpy3DAsync, const struct copy_3d *p, CUstream stream)
+static void copy_from(CUDA_MEMCPY2D *c, const void *src, size_t pitch, int kind)
+{
+    c->srcMemoryType = gs_cudart_memory_type(kind, 0);
+    c->srcHost = src;
+    c->srcDevice = (CUdeviceptr)(uintptr_t)src;
+    c->srcPitch = pitch;
+}
+
+static void copy_to(CUDA_MEMCPY2D *c, void *dst, size_t pitch, int kind)
+{
+    c->dstMemoryType = gs_cudart_memory_type(kind, 1);
+    c->dstHost = dst;
+    c->dstDevice = (CUdeviceptr)(uintptr_t)dst;
+    c->dstPitch = pitch;
+}
+
+/* An array is on the device whatever `kind` says of its side; the other side follows `kind`. */
+static cudaError_t copy_2d(const CUDA_MEMCPY2D *c, int kind)
 {
     cudaError_t e = gs_cudart_enter();
-    if (!e && !p)
-        e = CUDA_ERROR_INVALID_VALUE;
-    if (e)
-        return gs_cudart_done(e);
-    size_t from = element_bytes(p->srcArray), to = element_bytes(p->dstArray);
-    CUDA_MEMCPY3D c = {.srcXInBytes = p->srcPos.x * from,
-                       .srcY = p->srcPos.y,
-                       .srcZ = p->srcPos.z,
-                       .srcMemoryType = gs_cudart_memory_type(p->kind, 0),
-                       .srcHost = p->srcPtr.ptr,
-                       .srcDevice = PTR(p->srcPtr.ptr),
-                       .srcPitch = p->srcPtr.pitch,
-                       .srcHeight = p->srcPtr.ysize,
-                       .dstXInBytes = p->dstPos.x * to,
-                       .dstY = p->dstPos.y,
-                       .dstZ = p->dstPos.z,
-                       .dstMemoryType = gs_cudart_memory_type(p->kind, 1),
-                       .dstHost = p->dstPtr.ptr,
-                       .dstDevice = PTR(p->dstPtr.ptr),
-                       .dstPitch = p->dstPtr.pitch,
-                       .dstHeight = p->dstPtr.ysize,
-                       .WidthInBytes = p->extent.width * (p->srcArray ? from : to),
-                       .Height = p->extent.height,
-                       .Depth = p->extent.depth};
-    if (p->srcArray) {
-        c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-        c.srcArray = p->srcArray;
-    }
-    if (p->dstArray) {
-        c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-        c.dstArray = p->dstArray;
-    }
-    return gs_cudart_done(cuMemcpy3DAsync_v2(&c, stream));
-}
-RT_TWIN(cudaMemcpy3DAsync, _ptsz, (p, stream), const struct copy_3d *p, CUstream stream)
-
-RT(cudaMemcpy3D, const struct copy_3d *p)
-{
-    cudaError_t e = cudaMemcpy3DAsync(p, NULL);
-    return gs_cudart_done(e ? e : cuStreamSynchronize(NULL));
+    if (!e && (kind < 0 || kind > 4))
+        e = 21; /* cudaErrorInvalidMemcpyDirection */
+    return gs_cudart_done(e || !c->WidthInBytes || !c->Height ? e : cuMemcpy2DUnaligned_v2(c));
 }
 
-RT(cudaMemcpy2DToArrayAsync, CUarray dst, size_t wOffset, size_t hOffset, const void *src,
-   size_t spitch, size_t width, size_t height, int kind, CUstream stream)
+static cudaError_t copy_2d_async(const CUDA_MEMCPY2D *c, int kind, CUstream stream)
 {
     cudaError_t e = gs_cudart_enter();
-    CUDA_MEMCPY2D c = {.srcMemoryType = gs_cudart_memory_type(kind, 0),
-                       .srcHost = src,
-                       .srcDevice = PTR(src),
-                       .srcPitch = spitch,
-                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-                       .dstArray = dst,
-                       .dstXInBytes = wOffset,
-                       .dstY = hOffset,
-                       .WidthInBytes = width,
-                       .Height = height};
-    return gs_cudart_done(e ? e : cuMemcpy2DAsync_v2(&c, stream));
+    if (!e && (kind < 0 || kind > 4))
+        e = 21;
+    return gs_cudart_done(e || !c->WidthInBytes || !c->Height ? e : cuMemcpy2DAsync_v2(c, stream));
 }
+
+#define TO_ARRAY                                                                                   \
+    {                                                                                              \
+        .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = dst, .dstXInBytes = wOffset,             \
+        .dstY = hOffset, .WidthInBytes = width, .Height = height                                   \
+    }
+#define FROM_ARRAY                                                                                 \
+    {                                                                                              \
+        .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = src, .srcXInBytes = wOffset,             \
+        .srcY = hOffset, .WidthInBytes = width, .Height = height                                   \
+    }
 
 RT(cudaMemcpy2DToArray, CUarray dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
    size_t width, size_t height, int kind)
 {
-    cudaError_t e =
-        cudaMemcpy2DToArrayAsync(dst, wOffset, hOffset, src, spitch, width, height, kind, NULL);
-    return gs_cudart_done(e ? e : cuStreamSynchronize(NULL));
+    CUDA_MEMCPY2D c = TO_ARRAY;
+    copy_from(&c, src, spitch, kind);
+    return copy_2d(&c, kind);
 }
+RT_TWIN(cudaMemcpy2DToArray, _ptds, (dst, wOffset, hOffset, src, spitch, width, height, kind),
+        CUarray dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width,
+        size_t height, int kind)
 
-RT(cudaMemcpy2DFromArrayAsync, void *dst, size_t dpitch, CUarray src, size_t wOffset,
-   size_t hOffset, size_t width, size_t height, int kind, CUstream stream)
+RT(cudaMemcpy2DToArrayAsync, CUarray dst, size_t wOffset, size_t hOffset, const void *src,
+   size_t spitch, size_t width, size_t height, int kind, CUstream stream)
 {
-    cudaError_t e = gs_cudart_enter();
-    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                       .srcArray = src,
-                       .srcXInBytes = wOffset,
-                       .srcY = hOffset,
-                       .dstMemoryType = gs_cudart_memory_type(kind, 1),
-                       .dstHost = dst,
-                       .dstDevice = PTR(dst),
-                       .dstPitch = dpitch,
-                       .WidthInBytes = width,
-                       .Height = height};
-    return gs_cudart_done(e ? e : cuMemcpy2DAsync_v2(&c, stream));
+    CUDA_MEMCPY2D c = TO_ARRAY;
+    copy_from(&c, src, spitch, kind);
+    return copy_2d_async(&c, kind, stream);
 }
+RT_TWIN(cudaMemcpy2DToArrayAsync, _ptsz,
+        (dst, wOffset, hOffset, src, spitch, width, height, kind, stream), CUarray dst,
+        size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width, size_t height,
+        int kind, CUstream stream)
 
 RT(cudaMemcpy2DFromArray, void *dst, size_t dpitch, CUarray src, size_t wOffset, size_t hOffset,
    size_t width, size_t height, int kind)
 {
-    cudaError_t e =
-        cudaMemcpy2DFromArrayAsync(dst, dpitch, src, wOffset, hOffset, width, height, kind, NULL);
-    return gs_cudart_done(e ? e : cuStreamSynchronize(NULL));
+    CUDA_MEMCPY2D c = FROM_ARRAY;
+    copy_to(&c, dst, dpitch, kind);
+    return copy_2d(&c, kind);
 }
+RT_TWIN(cudaMemcpy2DFromArray, _ptds, (dst, dpitch, src, wOffset, hOffset, width, height, kind),
+        void *dst, size_t dpitch, CUarray src, size_t wOffset, size_t hOffset, size_t width,
+        size_t height, int kind)
 
-/* ---- textures: descriptions that nothing samples ---- */
-
-struct resource {
-    int type; /* as CUresourcetype */
-    union {
-        void *handle; /* array or mipmapped array */
-        struct {
-            void *devPtr;
-            struct channel desc;
-            size_t sizeInBytes;
-        } linear;
-        struct {
-            void *devPtr;
-            struct channel desc;
-            size_t width, height, pitchInBytes;
-        } pitch2D;
-    } res;
-};
-
-static CUDA_RESOURCE_DESC resource_of(const struct resource *r)
+RT(cudaMemcpy2DFromArrayAsync, void *dst, size_t dpitch, CUarray src, size_t wOffset,
+   size_t hOffset, size_t width, size_t height, int kind, CUstream stream)
 {
-    CUDA_RESOURCE_DESC d = {.resType = (CUresourcetype)r->type};
-    unsigned int channels;
-    switch (r->type) {
-    case CU_RESOURCE_TYPE_LINEAR:
-        d.res.linear.devPtr = PTR(r->res.linear.devPtr);
-        d.res.linear.format = format_of(&r->res.linear.desc, &channels);
-        d.res.linear.numChannels = channels;
-        d.res.linear.sizeInBytes = r->res.linear.sizeInBytes;
-        break;
-    case CU_RESOURCE_TYPE_PITCH2D:
-        d.res.pitch2D.devPtr = PTR(r->res.pitch2D.devPtr);
-        d.res.pitch2D.format = format_of(&r->res.pitch2D.desc, &channels);
-        d.res.pitch2D.numChannels = channels;
-        d.res.pitch2D.width = r->res.pitch2D.width;
-        d.res.pitch2D.height = r->res.pitch2D.height;
-        d.res.pitch2D.pitchInBytes = r->res.pitch2D.pitchInBytes;
-        break;
-    default:
-        d.res.array.hArray = r->res.handle;
-    }
-    return d;
+    CUDA_MEMCPY2D c = FROM_ARRAY;
+    copy_to(&c, dst, dpitch, kind);
+    return copy_2d_async(&c, kind, stream);
 }
+RT_TWIN(cudaMemcpy2DFromArrayAsync, _ptsz,
+        (dst, dpitch, src, wOffset, hOffset, width, height, kind, stream), void *dst, size_t dpitch,
+        CUarray src, size_t wOffset, size_t hOffset, size_t width, size_t height, int kind,
+        CUstream stream)
 
-RT(cudaCreateTextureObject, CUtexObject *ret, const struct resource *resource, const void *texture,
-   const void *view)
+/* ---- copies of boxes ---- */
+
+/* Bytes of one element. Formats whose elements are no whole bytes (compressed, planar) have no copy
+ * counted in elements here. */
+static cudaError_t element_bytes(CUarray array, size_t *ret)
 {
-    cudaError_t e = gs_cudart_enter();
-    (void)view;
-    if (!e && (!resource || !texture))
-        e = CUDA_ERROR_INVALID_VALUE;
-    if (e)
-        return gs_cudart_done(e);
-    CUDA_RESOURCE_DESC d = resource_of(resource);
-    CUDA_TEXTURE_DESC t;
-    memset(&t, 0, sizeof(t)); /* how it samples does not matter where nothing does */
-    return gs_cudart_done(cuTexObjectCreate(ret, &d, &t, NULL));
-}
-
-RT(cudaCreateSurfaceObject, CUsurfObject *ret, const struct resource *resource)
-{
-    cudaError_t e = gs_cudart_enter();
-    if (!e && !resource)
-        e = CUDA_ERROR_INVALID_VALUE;
-    if (e)
-        return gs_cudart_done(e);
-    CUDA_RESOURCE_DESC d = resource_of(resource);
-    return gs_cudart_done(cuSurfObjectCreate(ret, &d));
-}
-
-RT_FORWARD(cudaDestroyTextureObject, cuTexObjectDestroy(object), CUtexObject object)
-RT_FORWARD(cudaDestroySurfaceObject, cuSurfObjectDestroy(object), CUsurfObject object)
-
-RT(cudaGetTextureObjectResourceDesc, struct resource *ret, CUtexObject object)
-{
-    CUDA_RESOURCE_DESC d;
-    cudaError_t e = gs_cudart_enter();
-    if (!e && !ret)
-        e = CUDA_ERROR_INVALID_VALUE;
+    CUDA_ARRAY3D_DESCRIPTOR d;
+    struct gs_cudart_channel c;
+    cudaError_t e = cuArray3DGetDescriptor_v2(&d, array);
     if (!e)
-        e = cuTexObjectGetResourceDesc(&d, object);
-    if (!e && d.resType > CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
-        e = CUDA_ERROR_NOT_SUPPORTED;
-    if (!e) {
-        memset(ret, 0, sizeof(*ret));
-        ret->type = (int)d.resType;
-        ret->res.handle = d.res.array.hArray;
-    }
-    return gs_cudart_done(e);
+        e = gs_cudart_array_channel(d.Format, d.NumChannels, &c);
+    if (e)
+        return e;
+    if (c.kind == KIND_NV12 || (c.kind >= KIND_COMPRESSED && c.kind != KIND_1010102))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *ret = (size_t)(c.x + c.y + c.z + c.w) / 8;
+    return CUDA_SUCCESS;
 }
 
-RT(cudaGetTextureObjectTextureDesc, void *ret, CUtexObject object)
+/* Exactly one of array and pointer per side; two arrays have elements of one size. `ret_unit` is
+ * what the width counts: an element, or a byte without arrays. */
+static cudaError_t check_sides(const struct gs_cudart_copy3d *p, size_t *ret_unit)
 {
-    (void)ret;
-    (void)object;
-    return gs_cudart_done(CUDA_ERROR_NOT_SUPPORTED);
+    size_t from = 1, to = 1;
+    cudaError_t e = CUDA_SUCCESS;
+    if (!p->src.array == !p->src.pointer.ptr || !p->dst.array == !p->dst.pointer.ptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (p->src.array)
+        e = element_bytes(p->src.array, &from);
+    if (!e && p->dst.array)
+        e = element_bytes(p->dst.array, &to);
+    if (e)
+        return e;
+    if (p->src.array && p->dst.array && from != to)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ret_unit = p->src.array ? from : to;
+    return CUDA_SUCCESS;
 }
+
+static void from_side(CUDA_MEMCPY3D *c, const struct gs_cudart_side *s, int kind, size_t unit)
+{
+    c->srcMemoryType = s->array ? CU_MEMORYTYPE_ARRAY : gs_cudart_memory_type(kind, 0);
+    c->srcArray = s->array;
+    c->srcHost = s->pointer.ptr;
+    c->srcDevice = (CUdeviceptr)(uintptr_t)s->pointer.ptr;
+    c->srcPitch = s->pointer.pitch;
+    c->srcHeight = s->pointer.ysize;
+    c->srcXInBytes = s->pos.x * (s->array ? unit : 1);
+    c->srcY = s->pos.y;
+    c->srcZ = s->pos.z;
+}
+
+static void to_side(CUDA_MEMCPY3D *c, const struct gs_cudart_side *s, int kind, size_t unit)
+{
+    c->dstMemoryType = s->array ? CU_MEMORYTYPE_ARRAY : gs_cudart_memory_type(kind, 1);
+    c->dstArray = s->array;
+    c->dstHost = s->pointer.ptr;
+    c->dstDevice = (CUdeviceptr)(uintptr_t)s->pointer.ptr;
+    c->dstPitch = s->pointer.pitch;
+    c->dstHeight = s->pointer.ysize;
+    c->dstXInBytes = s->pos.x * (s->array ? unit : 1);
+    c->dstY = s->pos.y;
+    c->dstZ = s->pos.z;
+}
+
+static cudaError_t describe_3d(const struct gs_cudart_copy3d *p, CUDA_MEMCPY3D *ret)
+{
+    size_t unit = 1;
+    CUDA_MEMCPY3D c = {0};
+    cudaError_t e = gs_cudart_enter();
+    if (e)
+        return e;
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (p->kind < 0 || p->kind > 4)
+        return 21;
+    e = check_sides(p, &unit);
+    if (e)
+        return e;
+    from_side(&c, &p->src, p->kind, unit);
+    to_side(&c, &p->dst, p->kind, unit);
+    if (__builtin_mul_overflow(p->extent.width, unit, &c.WidthInBytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    c.Height = p->extent.height;
+    c.Depth = p->extent.depth;
+    *ret = c;
+    return CUDA_SUCCESS;
+}
+
+static int is_empty(const CUDA_MEMCPY3D *c)
+{
+    return !c->WidthInBytes || !c->Height || !c->Depth;
+}
+
+RT(cudaMemcpy3D, const struct gs_cudart_copy3d *p)
+{
+    CUDA_MEMCPY3D c;
+    cudaError_t e = describe_3d(p, &c);
+    return gs_cudart_done(e || is_empty(&c) ? e : cuMemcpy3D_v2(&c));
+}
+RT_TWIN(cudaMemcpy3D, _ptds, (p), const struct gs_cudart_copy3d *p)
+
+RT(cudaMemcpy3DAsync, const struct gs_cudart_copy3d *p, CUstream stream)
+{
+    CUDA_MEMCPY3D c;
+    cudaError_t e = describe_3d(p, &c);
+    return gs_cudart_done(e || is_empty(&c) ? e : cuMemcpy3DAsync_v2(&c, stream));
+}
+RT_TWIN(cudaMemcpy3DAsync, _ptsz, (p, stream), const struct gs_cudart_copy3d *p, CUstream stream)

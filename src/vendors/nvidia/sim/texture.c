@@ -6,6 +6,8 @@
 struct texture {
     struct gs_object object;
     CUDA_RESOURCE_DESC resource;
+    CUDA_TEXTURE_DESC how; /* this and the next: of textures only */
+    CUDA_RESOURCE_VIEW_DESC view;
 };
 
 static CUresult create(enum gs_object_kind kind, const CUDA_RESOURCE_DESC *desc,
@@ -36,8 +38,16 @@ CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pR
 {
     GS_SIM_ENTER_CTX(ctx);
     (void)ctx;
-    (void)pResViewDesc;
-    return pTexDesc ? create(GS_OBJECT_TEXTURE, pResDesc, pTexObject) : CUDA_ERROR_INVALID_VALUE;
+    if (!pTexDesc)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult r = create(GS_OBJECT_TEXTURE, pResDesc, pTexObject);
+    if (!r) {
+        struct texture *t = (struct texture *)(uintptr_t)*pTexObject;
+        t->how = *pTexDesc;
+        if (pResViewDesc)
+            t->view = *pResViewDesc;
+    }
+    return r;
 }
 
 CUresult cuTexObjectDestroy(CUtexObject texObject)
@@ -54,6 +64,37 @@ CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject te
     GS_SIM_ENTER_READY();
     struct texture *t = (struct texture *)(uintptr_t)texObject;
     if (!pResDesc || !gs_object_is(t, GS_OBJECT_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pResDesc = t->resource;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
+{
+    GS_SIM_ENTER_READY();
+    struct texture *t = (struct texture *)(uintptr_t)texObject;
+    if (!pTexDesc || !gs_object_is(t, GS_OBJECT_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pTexDesc = t->how;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc,
+                                        CUtexObject texObject)
+{
+    GS_SIM_ENTER_READY();
+    struct texture *t = (struct texture *)(uintptr_t)texObject;
+    if (!pResViewDesc || !gs_object_is(t, GS_OBJECT_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pResViewDesc = t->view;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
+{
+    GS_SIM_ENTER_READY();
+    struct texture *t = (struct texture *)(uintptr_t)surfObject;
+    if (!pResDesc || !gs_object_is(t, GS_OBJECT_SURFACE))
         return CUDA_ERROR_INVALID_VALUE;
     *pResDesc = t->resource;
     return CUDA_SUCCESS;
