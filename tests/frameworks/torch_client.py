@@ -35,4 +35,12 @@ second = grab(LIMIT * 6 // 10)
 seen["second_after_free"] = second.numel()
 copy = torch.arange(1 << 16, dtype=torch.int32)
 seen["round_trip"] = bool((copy.cuda().cpu() == copy).all())
+del second
+torch.cuda.empty_cache()
+a = torch.ones(64, 64, device="cuda")
+try:
+    seen["matmul"] = list((a @ a).shape)
+    torch.cuda.synchronize()
+except RuntimeError as e:
+    seen["matmul"] = str(e).splitlines()[0]
 print(json.dumps(seen))
