@@ -53,14 +53,16 @@ struct gs_ledger_share {
     uint64_t state;   /**< GS_SHARE_* in the low 8 bits, slot + 1 that set it in bits 8..23,
                          generation above */
     uint64_t key[2];  /**< identity of the handle, as exporter and importer both compute it */
-    uint32_t device;  /**< index in this ledger */
-    uint32_t creator; /**< slot of the exporter */
+    uint32_t device;  /**< index in this ledger; GS_SHARE_NAME | share for a further name of it */
+    uint32_t creator; /**< slot of the exporter; of a name: generation of the share, low 32 bits */
     uint64_t holders[GS_LEDGER_SLOTS / 64]; /**< one bit per slot */
 };
 #define GS_SHARE_FREE    0u
 #define GS_SHARE_CLAIMED 1u
 #define GS_SHARE_LIVE    2u
 #define GS_SHARE_DYING   3u
+/** In `device`: the entry has no bytes. Who joins by its key also joins the share it names. */
+#define GS_SHARE_NAME 0x80000000u
 
 /** One line of the log ring, newest overwrites oldest. Text is made by the reader
  * (contract/reason.def). */

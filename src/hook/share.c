@@ -199,30 +199,47 @@ static void move_bytes(struct gs_attach_state *self, uint32_t dev, uint64_t byte
     gs_spin_unlock(&self->spin[dev].word);
 }
 
+/** Take an entry and fill it: CLAIMED and held by us. Returns the id or -ENOSPC. */
+static int begin(struct gs_attach_state *self, uint32_t device, uint32_t creator,
+                 struct gs_share_key key, uint64_t *ret_state)
+{
+    struct gs_ledger_share *s;
+    int id = claim(self, ret_state);
+
+    if (id < 0)
+        return id;
+    GS_STEP("share.claimed");
+    s = &self->ledger->share[id];
+    __atomic_store_n(&s->device, device, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->creator, creator, __ATOMIC_RELAXED);
+    gs_atomic_store(&s->key[0], key.w[0], __ATOMIC_RELAXED);
+    gs_atomic_store(&s->key[1], key.w[1], __ATOMIC_RELAXED);
+    add_holder(s, self->slot);
+    GS_STEP("share.filled");
+    return id;
+}
+
+static void go_live(struct gs_attach_state *self, uint32_t id, uint64_t state)
+{
+    gs_atomic_store(&self->ledger->share[id].state,
+                    state_of(generation_of(state), 0, GS_SHARE_LIVE), __ATOMIC_SEQ_CST);
+    GS_STEP("share.live");
+    self->share_refs[id] = 1;
+}
+
 static int publish(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
                    struct gs_share_key key)
 {
-    struct gs_ledger_share *s;
     uint64_t state;
     int id = find(key, &state);
 
     if (id >= 0 && self->share_refs[id] > 0)
         return id;
-    id = claim(self, &state);
+    id = begin(self, dev, self->slot, key, &state);
     if (id < 0)
         return id;
-    GS_STEP("share.claimed");
-    s = &self->ledger->share[id];
-    __atomic_store_n(&s->device, dev, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->creator, self->slot, __ATOMIC_RELAXED);
-    gs_atomic_store(&s->key[0], key.w[0], __ATOMIC_RELAXED);
-    gs_atomic_store(&s->key[1], key.w[1], __ATOMIC_RELAXED);
-    add_holder(s, self->slot);
-    GS_STEP("share.filled");
     move_bytes(self, dev, bytes, (uint32_t)id);
-    gs_atomic_store(&s->state, state_of(generation_of(state), 0, GS_SHARE_LIVE), __ATOMIC_SEQ_CST);
-    GS_STEP("share.live");
-    self->share_refs[id] = 1;
+    go_live(self, (uint32_t)id, state);
     gs_mirror_settle(dev);
     return id;
 }
@@ -240,6 +257,53 @@ int gs_share_publish(uint32_t dev, uint64_t bytes, struct gs_share_key key)
     if (id < 0)
         gs_ring_log(GS_REASON_SHARES_FULL, dev, "export", NULL);
     return id;
+}
+
+/** Take our bit off an entry that we did not get to hold. */
+static void withdraw(struct gs_attach_state *self, uint32_t id)
+{
+    if (self->share_refs[id] != 0)
+        return;
+    drop_holder(&self->ledger->share[id], self->slot);
+    collect(id, self->slot); /* our bit may have kept a newer entry's last holder from doing it */
+}
+
+/** Each reference to a name is one to the share behind it as well, so that a share outlives its
+ * names in every process. */
+static int name(struct gs_attach_state *self, uint32_t id, struct gs_share_key key)
+{
+    uint64_t behind = gs_atomic_load(&self->ledger->share[id].state, __ATOMIC_SEQ_CST);
+    uint64_t state;
+    int other = find(key, &state);
+
+    if (other == (int)id)
+        return other;
+    if (other >= 0 && self->share_refs[other] > 0) {
+        self->share_refs[other]++;
+    } else {
+        other = begin(self, GS_SHARE_NAME | id, (uint32_t)generation_of(behind), key, &state);
+        if (other < 0)
+            return other;
+        go_live(self, (uint32_t)other, state);
+    }
+    self->share_refs[id]++;
+    return other;
+}
+
+int gs_share_name(int id, struct gs_share_key key)
+{
+    struct gs_attach_state *self = &gs_attach_self;
+    int other = -ENOENT;
+
+    if (self->n_devices == 0 || id < 0 || (uint32_t)id >= GS_LEDGER_SHARES)
+        return -ENOENT;
+    gs_spin_lock(&self->share_spin.word);
+    if (self->share_refs[id] > 0)
+        other = name(self, (uint32_t)id, key);
+    gs_spin_unlock(&self->share_spin.word);
+    if (other == -ENOSPC)
+        gs_ring_log(GS_REASON_SHARES_FULL, GS_RING_NO_DEVICE, "export", NULL);
+    return other;
 }
 
 /** Set our bit on entry `id`, found as `state`, and see whether it stood. 0 joined; -ENOENT it is
@@ -265,12 +329,43 @@ static int join_found(struct gs_attach_state *self, uint32_t id, uint64_t state)
         if (rc != 0)
             break;
     }
-    if (self->share_refs[id] == 0) {
-        drop_holder(s, self->slot);
-        collect(id,
-                self->slot); /* our bit may have kept a newer entry's last holder from doing it */
-    }
+    withdraw(self, id);
     return rc;
+}
+
+/** The share behind a name; GS_LEDGER_SHARES for an entry that has bytes of its own. */
+static uint32_t behind(const struct gs_attach_state *self, uint32_t id)
+{
+    uint32_t device = __atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED);
+    uint32_t other = device & ~GS_SHARE_NAME;
+
+    return (device & GS_SHARE_NAME) != 0 && other < GS_LEDGER_SHARES ? other : GS_LEDGER_SHARES;
+}
+
+/** We hold the name `id`: hold what it names too. Returns as join_found. */
+static int join_behind(struct gs_attach_state *self, uint32_t id, uint32_t other)
+{
+    uint32_t generation = __atomic_load_n(&self->ledger->share[id].creator, __ATOMIC_RELAXED);
+    uint64_t state = gs_atomic_load(&self->ledger->share[other].state, __ATOMIC_SEQ_CST);
+    int rc = -ENOENT;
+
+    if ((uint32_t)generation_of(state) == generation)
+        rc = join_found(self, other, state);
+    if (rc == 0)
+        self->share_refs[other]++;
+    else
+        withdraw(self, id);
+    return rc;
+}
+
+/** HAMi's figures of the card that the bytes are on. */
+static void settle(struct gs_attach_state *self, uint32_t id)
+{
+    uint32_t other = behind(self, id);
+
+    if (other < GS_LEDGER_SHARES)
+        id = other;
+    gs_mirror_settle(__atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED));
 }
 
 static int join(struct gs_attach_state *self, struct gs_share_key key)
@@ -283,13 +378,15 @@ static int join(struct gs_attach_state *self, struct gs_share_key key)
         if (id < 0)
             return id;
         rc = join_found(self, (uint32_t)id, state);
+        if (rc == 0 && behind(self, (uint32_t)id) < GS_LEDGER_SHARES)
+            rc = join_behind(self, (uint32_t)id, behind(self, (uint32_t)id));
         if (rc == -EAGAIN)
             (void)gs_slot_reap(); /* the leaver is dead: finish for it */
     }
     if (rc < 0)
         return -ENOENT;
     if (self->share_refs[id]++ == 0)
-        gs_mirror_settle(__atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED));
+        settle(self, (uint32_t)id);
     return id;
 }
 
@@ -314,6 +411,16 @@ static void leave(uint32_t id, uint32_t slot)
     collect(id, slot);
 }
 
+static void unref(struct gs_attach_state *self, uint32_t id)
+{
+    uint32_t dev = __atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED);
+
+    if (self->share_refs[id] == 0 || --self->share_refs[id] > 0)
+        return;
+    leave(id, self->slot);
+    gs_mirror_settle(dev); /* nothing for a name */
+}
+
 void gs_share_leave(int id)
 {
     struct gs_attach_state *self = &gs_attach_self;
@@ -321,11 +428,12 @@ void gs_share_leave(int id)
     if (self->n_devices == 0 || id < 0 || (uint32_t)id >= GS_LEDGER_SHARES)
         return;
     gs_spin_lock(&self->share_spin.word);
-    if (self->share_refs[id] > 0 && --self->share_refs[id] == 0) {
-        uint32_t dev = __atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED);
+    if (self->share_refs[id] > 0) {
+        uint32_t other = behind(self, (uint32_t)id);
 
-        leave((uint32_t)id, self->slot);
-        gs_mirror_settle(dev);
+        unref(self, (uint32_t)id);
+        if (other < GS_LEDGER_SHARES)
+            unref(self, other);
     }
     gs_spin_unlock(&self->share_spin.word);
 }

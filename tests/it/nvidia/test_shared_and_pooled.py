@@ -326,6 +326,16 @@ def test_ipc_memory_freed_by_its_exporter_last(peers):
     assert b("c.free_mib()") == "64.0"
 
 
+def test_two_small_allocations_of_one_block_are_shared_by_either_handle(peers):
+    a, b, witness = peers(), peers(), peers()
+    share(a, b, 1000)
+    share(a, b, 2000)  # another handle, the same 2 MiB block
+    assert b("c.call('cuIpcCloseMemHandle', q)") == "None"
+    assert witness("c.free_mib()") == "62.0"
+    a.kill()
+    assert witness("c.free_mib()") == "62.0"
+
+
 # ---- graphs ----
 
 def test_graph_memory(sim):

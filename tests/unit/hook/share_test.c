@@ -211,6 +211,82 @@ static void test_reap_unheld(void **state)
     assert_int_equal(gs_gate_used(0), 0);
 }
 
+static const struct gs_share_key other_key = {{33, 44}};
+
+static int publish_and_name(void *arg)
+{
+    int id, other;
+
+    if (publish(arg) != 0)
+        return 1;
+    id = gs_share_publish(0, 600, key);
+    other = gs_share_name(id, other_key);
+    return other >= 0 && other != id ? 0 : 3;
+}
+
+/** A second name adds no bytes, and what it names lives as long as the name is held. */
+static void test_name(void **state)
+{
+    int id, other;
+
+    (void)state;
+    assert_int_equal(publish(NULL), 0);
+    id = gs_share_publish(0, 600, key);
+    assert_int_equal(gs_share_name(id, key), id); /* the share's own */
+    other = gs_share_name(id, other_key);
+    assert_true(other >= 0 && other != id);
+    assert_int_equal(gs_share_name(id, other_key), other);
+    assert_int_equal(gs_gate_used(0), 600);
+    gs_share_leave(other);
+    gs_share_leave(id);
+    assert_int_equal(gs_gate_used(0), 600); /* one reference to the name is left */
+    gs_share_leave(other);
+    assert_int_equal(gs_gate_used(0), 0);
+    assert_int_equal(gs_share_join(other_key), -ENOENT);
+    assert_int_equal(gs_share_name(id, other_key), -ENOENT); /* not held */
+    assert_int_equal(gs_share_name(-1, other_key), -ENOENT);
+    assert_int_equal(gs_share_name(5000, other_key), -ENOENT);
+}
+
+/** Joined by the second name: the importer is charged when the exporter dies. */
+static void test_name_joined(void **state)
+{
+    int other = slice_start_other(publish_and_name, NULL);
+    int id = gs_share_join(other_key);
+
+    (void)state;
+    assert_true(id >= 0);
+    assert_int_equal(gs_share_join(other_key), id);
+    slice_end(other);
+    assert_int_equal(gs_gate_reserve(0, 401, GS_CHARGE_HELD, "t"), -ENOMEM);
+    assert_int_equal(gs_gate_used(0), 600);
+    gs_share_leave(id);
+    assert_int_equal(gs_gate_used(0), 600);
+    gs_share_leave(id);
+    assert_int_equal(gs_gate_used(0), 0);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(gs_attach_self.ledger->share[i].state & 0xff, GS_SHARE_FREE);
+}
+
+/** A name whose share is gone, or gave its place to another, opens nothing. */
+static void test_name_stale(void **state)
+{
+    struct gs_ledger_share *s = gs_attach_self.ledger->share;
+    int other = slice_start_other(publish_and_name, NULL);
+
+    (void)state;
+    s[0].state += UINT64_C(1) << 24;
+    assert_int_equal(gs_share_join(other_key), -ENOENT);
+    s[1].device = GS_SHARE_NAME | GS_LEDGER_SHARES; /* hostile */
+    s[1].creator = (uint32_t)(s[0].state >> 24);
+    gs_share_leave(gs_share_join(other_key));
+    slice_end(other);
+    (void)gs_slot_reap();
+    assert_int_equal(gs_gate_used(0), 0);
+    assert_int_equal(s[0].state & 0xff, GS_SHARE_FREE);
+    assert_int_equal(s[1].state & 0xff, GS_SHARE_FREE);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -218,7 +294,8 @@ int main(void)
         CASE(test_key),           CASE(test_alone),         CASE(test_bad_arguments),
         CASE(test_exporter_dies), CASE(test_importer_dies), CASE(test_all_die),
         CASE(test_joined_twice),  CASE(test_full),          CASE(test_reap_states),
-        CASE(test_reap_unheld),
+        CASE(test_reap_unheld),   CASE(test_name),          CASE(test_name_joined),
+        CASE(test_name_stale),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,6 +85,8 @@ static void return_charge(uint64_t ptr, const struct gs_obj *obj, uint64_t granu
             gs_gate_release(obj->dev, obj->bytes, GS_CHARGE_HELD);
         return;
     }
+    if (obj->share >= 0)
+        gs_share_leave(obj->share); /* its own name of the block's share */
     gone = gs_block_remove(obj->dev, granularity, ptr, (uint64_t)obj->refs * GS_BLOCK_UNIT);
     if (!gone.block)
         return;
@@ -481,11 +483,40 @@ static int publish(struct gs_obj *obj, void *arg)
     return 0;
 }
 
+/* `id` is the share of the piece's block, perhaps under the handle of another piece. */
+static int name_piece(struct gs_obj *obj, void *arg)
+{
+    struct publication *publication = arg;
+    int id;
+
+    if (obj->share >= 0)
+        return 0;
+    id = gs_share_name(publication->id, publication->key);
+    if (id >= 0 && id != publication->id)
+        obj->share = id;
+    return 0;
+}
+
+/* A handle opens the whole block of its piece: the block becomes a share, once, and each piece a
+ * name of it. */
+static void publish_piece(uint32_t dev, uint64_t ptr, struct publication *publication)
+{
+    uint64_t granularity = granularity_of(dev);
+
+    publication->id = gs_block_share(dev, granularity, ptr);
+    if (publication->id == -1) {
+        publication->id = gs_share_publish(dev, granularity, publication->key);
+        if (publication->id >= 0)
+            gs_block_set_share(dev, granularity, ptr, publication->id);
+    } else if (publication->id >= 0) {
+        (void)gs_track_update(GS_OBJ_LINEAR, ptr, name_piece, publication);
+    }
+}
+
 int gs_linear_publish(CUdeviceptr ptr, struct gs_share_key key)
 {
     struct publication publication = {.key = key, .id = -ENOENT};
     struct gs_obj obj;
-    uint64_t granularity;
 
     if (!gs_track_get(GS_OBJ_LINEAR, ptr, &obj))
         return -ENOENT;
@@ -493,12 +524,8 @@ int gs_linear_publish(CUdeviceptr ptr, struct gs_share_key key)
         (void)gs_track_update(GS_OBJ_LINEAR, ptr, publish, &publication);
         return publication.id;
     }
-    granularity = granularity_of(obj.dev);
-    publication.id = gs_block_share(obj.dev, granularity, ptr);
-    if (publication.id == -1) {
-        publication.id = gs_share_publish(obj.dev, granularity, key);
-        if (publication.id >= 0)
-            gs_block_set_share(obj.dev, granularity, ptr, publication.id);
-    }
+    gs_block_enter_alone(obj.dev); /* two threads, two pieces of one block */
+    publish_piece(obj.dev, ptr, &publication);
+    gs_block_leave_alone(obj.dev);
     return publication.id;
 }
