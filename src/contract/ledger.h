@@ -105,7 +105,8 @@ struct gs_ledger_device {
     uint32_t core_pct;       /**< 0..100; 100 none */
     uint32_t policy;         /**< enum gs_policy */
     uint64_t refusals;
-    uint64_t reserved[495];
+    uint64_t context_turn; /**< owner word of the process that finds context_bytes out; 0 none */
+    uint64_t reserved[494];
     uint64_t pending[GS_LEDGER_SLOTS];
     uint64_t held[GS_LEDGER_SLOTS];
     uint64_t

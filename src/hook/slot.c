@@ -46,7 +46,7 @@ static int ensure_fd(struct gs_attach_state *self, bool relock)
 /** The byte lock is free, or a reaper's; ask the kernel about the process as well: a program that
  * closed our descriptor has lost its lock and lives. Where the kernel cannot tell it counts as
  * alive. */
-static bool is_owner_dead(uint64_t owner)
+bool gs_slot_is_owner_dead(uint64_t owner)
 {
     uint64_t start;
     int rc = gs_owner_start((uint32_t)(owner >> 32), &start);
@@ -68,7 +68,7 @@ static void reap_one(struct gs_attach_state *self, uint32_t slot, struct gs_slot
         int holder = gs_sys_lock_holder(self->fd, slot);
 
         /* held by somebody else than its dead owner: another reaper is at work */
-        if (holder > 0 && (uint32_t)holder != owner >> 32 && is_owner_dead(owner))
+        if (holder > 0 && (uint32_t)holder != owner >> 32 && gs_slot_is_owner_dead(owner))
             pass->busy++;
         return;
     }
@@ -76,7 +76,7 @@ static void reap_one(struct gs_attach_state *self, uint32_t slot, struct gs_slot
         return;
     GS_STEP("reap.locked");
     /* under the lock nobody else changes the owner of a dead slot, and nobody claims it */
-    if (gs_atomic_load(&s->owner, __ATOMIC_ACQUIRE) == owner && is_owner_dead(owner)) {
+    if (gs_atomic_load(&s->owner, __ATOMIC_ACQUIRE) == owner && gs_slot_is_owner_dead(owner)) {
         gs_share_reap(slot);
         GS_STEP("reap.shares_left");
         gs_mirror_wipe(slot);

@@ -21,6 +21,9 @@ struct gs_slot_pass {
 /** Free what dead processes left: their shares first, then their sums, then the slot. Slow path. */
 struct gs_slot_pass gs_slot_reap(void);
 
+/** Has the process of this owner word ended? False where the kernel cannot tell. */
+bool gs_slot_is_owner_dead(uint64_t owner);
+
 /** One process's use of a device. */
 struct gs_slot_use {
     uint32_t pid;

@@ -39,7 +39,8 @@ struct arena {
     uint64_t granted, refused, opened, imported, came_late, contexts;
     uint64_t no_import; /* the kernel does not let us take descriptors */
     uint64_t calls;
-    struct arena_worst cpu, wall, waited; /* waited: wall less the time without a processor */
+    /* delay: ready to run without a processor; waited: wall less that */
+    struct arena_worst cpu, wall, waited, delay;
     uint64_t errors;
     char first_error[200];
     struct arena_offer offer[ARENA_WORKERS];

@@ -7,8 +7,10 @@
  *
  * Checks: the slice's own peak on each card, contexts included, never exceeds the limit; with all
  * workers at rest the ledger says what the card says, and HAMi's mirror too; with everything given
- * back both are zero; no driver call takes more than 100 ms of its own CPU time or 1 s of wall time
- * (time without a processor left out). */
+ * back both are zero; no driver call takes more than 100 ms of its own CPU time or 1 s of wall
+ * time. Of wall time, what the thread was ready to run and had no processor is left out, and the
+ * longest such wait of any worker is allowed for on top: a peer that holds a lock may stand in it.
+ */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +45,9 @@ static const struct label {
     uint32_t passes;
 } labels[] = {
     {"claim.locked", 1},      {"claim.raised", 1},     {"claim.owned", 1},
-    {"claim.filled", 1},      {"reserve.before", 60},  {"reserve.announced", 60},
-    {"reserve.withdrawn", 3}, {"reserve.counted", 60}, {"reserve.added", 60},
-    {"reserve.done", 60},     {"release.before", 60},  {"release.done", 60},
+    {"claim.filled", 1},      {"reserve.before", 25},  {"reserve.announced", 25},
+    {"reserve.withdrawn", 3}, {"reserve.counted", 25}, {"reserve.added", 25},
+    {"reserve.done", 25},     {"release.before", 25},  {"release.done", 25},
     {"share.claimed", 3},     {"share.filled", 3},     {"share.before_bytes", 3},
     {"share.bytes", 3},       {"share.moved", 3},      {"share.live", 3},
     {"share.joining", 3},     {"share.left", 3},       {"share.dying", 3},
@@ -55,9 +57,11 @@ static const struct label {
 };
 #define N_LABELS (sizeof(labels) / sizeof(labels[0]))
 
-/* Passed by whoever makes the ledger's file. */
-static const char *const creation[] = {"create.locked", "create.allocated", "create.filled",
-                                       "create.done"};
+/* Passed once in a slice: by whoever makes the ledger's file, and by who learns what a context
+ * costs. */
+static const char *const once[] = {"create.locked", "create.allocated", "create.filled",
+                                   "create.done", "learn.turn"};
+#define N_ONCE (sizeof(once) / sizeof(once[0]))
 
 struct child {
     pid_t pid;
@@ -390,7 +394,8 @@ static void finish(void)
     }
     if (arena->cpu.ns > CPU_MAX_NS)
         arena_fail(arena, arena->cpu.call, (int64_t)arena->cpu.ns, (int64_t)CPU_MAX_NS);
-    if (arena->waited.ns > WALL_MAX_NS)
+    /* who has what we wait for may be without a processor himself */
+    if (arena->waited.ns > WALL_MAX_NS + arena->delay.ns)
         arena_fail(arena, arena->waited.call, (int64_t)arena->waited.ns, (int64_t)WALL_MAX_NS);
     for (uint32_t i = 0; i < N_LABELS && run.target >= 1000; i++)
         if (run.kills_at[i] == 0)
@@ -480,15 +485,16 @@ static void start_reader(void)
     run.from_reader = out[0];
 }
 
-/* One process dies at each step of making the ledger's file, and the next one takes over. */
-static void kill_creators(void)
+/* One process dies at each step that a slice passes once, and the next one takes over. */
+static void kill_first_ones(void)
 {
-    for (size_t i = 0; i < sizeof(creation) / sizeof(creation[0]); i++) {
+    for (size_t i = 0; i < N_ONCE; i++) {
         int status = 0;
-        pid_t pid = start_worker(0, "visit", creation[i]);
+        bool learns = strncmp(once[i], "learn", 5) == 0;
+        pid_t pid = start_worker(0, learns ? "0" : "visit", once[i]);
 
         if (waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
-            arena_fail(arena, creation[i], status, 0);
+            arena_fail(arena, once[i], status, 0);
         run.kills++;
     }
     visit();
@@ -546,10 +552,13 @@ static void print_report(void)
     print_worst("CPU", &arena->cpu);
     print_worst("wall without time off the processor", &arena->waited);
     print_worst("wall", &arena->wall);
+    print_worst("time off the processor", &arena->delay);
     printf("  kills at labels:");
     for (uint32_t i = 0; i < N_LABELS; i++)
         printf(" %s=%llu", labels[i].name, (unsigned long long)run.kills_at[i]);
-    printf(" create.*=%zu\n", sizeof(creation) / sizeof(creation[0]));
+    for (size_t i = 0; i < N_ONCE; i++)
+        printf(" %s=1", once[i]);
+    printf("\n");
     if (arena->errors != 0)
         printf("FAILED: %llu errors, first: %s\n", (unsigned long long)arena->errors,
                arena->first_error);
@@ -616,7 +625,7 @@ int main(int argc, char **argv)
     set_environment();
     ask_cards();
     write_quota();
-    kill_creators();
+    kill_first_ones();
     start_reader();
     for (uint32_t w = 0; w < run.n_workers && arena->errors == 0; w++)
         spawn(w);

@@ -115,6 +115,7 @@ static CUresult end(const char *call, CUresult result)
 
     raise_worst(&arena->cpu, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu0, call);
     raise_worst(&arena->wall, wall, call);
+    raise_worst(&arena->delay, delay, call);
     raise_worst(&arena->waited, wall > delay ? wall - delay : 0, call);
     add(&arena->calls);
     return result;

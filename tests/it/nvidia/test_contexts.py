@@ -1,6 +1,9 @@
 """Contexts that come about by other calls than cuCtxCreate: charged once, returned once."""
 
-from conftest import MIB
+import subprocess
+import sys
+
+from conftest import MIB, stage_dir
 
 CLIENT = """
 import ctypes as C
@@ -48,3 +51,34 @@ def test_green_context_beyond_the_limit(make_sim):
     sim = make_sim(cards=1, memory="4Gi", overhead="80Mi")
     done = sim.python(CLIENT, env=sim.hook_env("64Mi"))
     assert done.stdout.split() == ["cuGreenCtxCreate", "2"], done.stdout + done.stderr
+
+
+FIRST = """
+import ctypes as C
+cuda = C.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+print("ready", flush=True)
+input()
+print(cuda.cuDevicePrimaryCtxRetain(C.byref(C.c_void_p()), 0), flush=True)
+input()
+"""
+
+
+def test_first_contexts_of_many_processes_keep_to_the_limit(make_sim):
+    """What a context costs is not known yet; made at once, four would take 160 MiB of 64."""
+    sim = make_sim(cards=1, memory="4Gi", overhead="40Mi")
+    sim.status()
+    slow = sim.run(stage_dir() / "bin" / "gpuslice-sim", "slow", "cuDevicePrimaryCtxRetain", "100")
+    assert slow.returncode == 0, slow.stderr
+    many = [subprocess.Popen([sys.executable, "-c", FIRST], env=sim.hook_env("64Mi"), text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]
+    assert [p.stdout.readline() for p in many] == ["ready\n"] * 4
+    for p in many:
+        p.stdin.write("\n")
+        p.stdin.flush()
+    answers = sorted(p.stdout.readline().strip() for p in many)
+    group = next(g for g in sim.status()["groups"] if g["name"] == "slice.cache")
+    for p in many:
+        p.communicate("\n")
+    assert answers == ["0", "2", "2", "2"]
+    assert group["cards"][0]["peak_bytes"] == 40 * MIB

@@ -329,10 +329,12 @@ def test_ipc_memory_freed_by_its_exporter_last(peers):
 def test_two_small_allocations_of_one_block_are_shared_by_either_handle(peers):
     a, b, witness = peers(), peers(), peers()
     share(a, b, 1000)
+    assert b("first = C.c_uint64(q.value)") == "done"
     share(a, b, 2000)  # another handle, the same 2 MiB block
-    assert b("c.call('cuIpcCloseMemHandle', q)") == "None"
+    assert b("c.call('cuIpcCloseMemHandle', first)") == "None"
     assert witness("c.free_mib()") == "62.0"
     a.kill()
+    assert witness("refused(c.alloc, 63 * MIB)") == "True"
     assert witness("c.free_mib()") == "62.0"
 
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "hook/engine.h"
+#include "hook/learn.h"
 #include "hook/ring.h"
 #include "hook/share.h"
 #include "vendors/nvidia/hook/block.h"
@@ -113,6 +114,16 @@ int gs_share_name(int id, struct gs_share_key key)
 void gs_share_leave(int id)
 {
     (void)id;
+}
+
+int gs_learn_begin(uint32_t dev)
+{
+    return gs_gate_context_bytes(dev) == 0 ? 1 : 0;
+}
+
+void gs_learn_end(uint32_t dev)
+{
+    (void)dev;
 }
 
 /* ---- pools: there are none ---- */

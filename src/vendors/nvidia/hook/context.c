@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "hook/gate.h"
+#include "hook/learn.h"
 #include "hook/ring.h"
 #include "hook/track.h"
 #include "vendors/nvidia/hook/bodies.h"
@@ -120,6 +121,7 @@ struct making {
     const char *what;
     uint64_t reserved;
     bool learn;    /* the cost is not known: measure */
+    bool turn;     /* nobody else of the slice learns meanwhile */
     bool measured; /* `before` is there */
     bool exact;    /* what was measured was this process alone */
     struct gs_measure before;
@@ -128,8 +130,10 @@ struct making {
 static CUresult begin(struct making *making)
 {
     uint32_t dev = making->device->ledger;
-    uint64_t cost = gs_gate_context_bytes(dev);
+    uint64_t cost;
 
+    making->turn = gs_learn_begin(dev) > 0;
+    cost = gs_gate_context_bytes(dev);
     making->learn = cost == 0;
     if (making->learn) {
         making->measured = gs_measure_take(making->device, &making->before) == 0;
@@ -139,6 +143,13 @@ static CUresult begin(struct making *making)
     if (making->reserved == 0)
         return CUDA_SUCCESS;
     return gs_device_result(reserve_cost(making->device, making->reserved, making->what));
+}
+
+/* What a context costs is known now, or will be found out by another. */
+static void end_turn(const struct making *making)
+{
+    if (making->turn)
+        gs_learn_end(making->device->ledger);
 }
 
 static void cancel(const struct making *making)
@@ -260,6 +271,7 @@ static CUresult create(const struct creation *creation)
         return creation->call(creation);
     lock(making.device);
     result = make(creation, &making);
+    end_turn(&making);
     unlock(making.device);
     return result;
 }
@@ -409,6 +421,7 @@ CUresult gs_nv_primary_ctx_retain(CUresult (*real)(CUcontext *, CUdevice), CUcon
         return real(pctx, dev);
     lock(making.device);
     result = retain(real, pctx, &making, &primaries[dev]);
+    end_turn(&making);
     unlock(making.device);
     return result;
 }
