@@ -1,5 +1,7 @@
 #include "hook/ring.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,25 @@ void gs_ring_configure(void)
         (void)gs_str_to_field(value, log_path, sizeof(log_path)); /* too long: not logged */
 }
 
+/** Write, and keep from the program what the kernel sends a writer to a pipe nobody reads or beyond
+ * a limit of file size: it would be its end, for a line that is ours. */
+static void write_unharmed(int fd, const char *line, size_t n)
+{
+    const uint64_t ours = UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1);
+    const struct timespec now = {0, 0};
+    uint64_t before = 0, pending = 0, take;
+    long rc;
+
+    if (GS_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &before, sizeof(ours)) < 0)
+        return;
+    (void)GS_SYS(SYS_rt_sigpending, &pending, sizeof(pending)); /* none known: none is kept */
+    rc = gs_sys_write(fd, line, n); /* a full log is no reason to fail */
+    take = ours & ~pending;
+    if (take != 0 && (rc == -EPIPE || rc == -EFBIG))
+        (void)GS_SYS(SYS_rt_sigtimedwait, &take, NULL, &now, sizeof(take)); /* ignored: none came */
+    (void)GS_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+}
+
 /** One write per line, so that lines of several processes do not mix. */
 static void write_line(const struct gs_ledger_event *event)
 {
@@ -41,11 +62,12 @@ static void write_line(const struct gs_ledger_event *event)
     gs_reason_put(&out, event);
     line[out.n++] = '\n';
     if (fd < 0)
-        fd = gs_sys_openat(AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-                           0600);
+        fd = gs_sys_openat(AT_FDCWD, log_path,
+                           O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+                           0600); /* of a pipe nobody reads: fails at once */
     if (fd < 0)
         return;
-    (void)gs_sys_write(fd, line, out.n); /* a full log is no reason to fail */
+    write_unharmed(fd, line, out.n);
     if (log_fd < 0)
         gs_sys_close(fd);
 }
