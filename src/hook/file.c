@@ -20,7 +20,7 @@
 /* Out of the way of programs that count on low numbers. */
 #define FD_FLOOR 64
 
-/** $CUDA_DEVICE_MEMORY_SHARED_CACHE, or /tmp/gpuslice-<uid>/env.cache. */
+/** $CUDA_DEVICE_MEMORY_SHARED_CACHE, an absolute path, or /tmp/gpuslice-<uid>/env.cache. */
 static int choose_path(char *buf, size_t cap, bool *ret_is_default)
 {
     const char *env = getenv(GS_ENV_LEDGER);
@@ -35,7 +35,11 @@ static int choose_path(char *buf, size_t cap, bool *ret_is_default)
     } else {
         gs_str_put_c(&out, env);
     }
-    return out.cut ? -ENAMETOOLONG : 0;
+    if (out.cut)
+        return -ENAMETOOLONG;
+    /* from another folder the same words would name another ledger, with all of the limit to give
+     */
+    return buf[0] == '/' ? 0 : -EINVAL;
 }
 
 /** Open the folder that `path` is in; `*ret_name` is what follows. */
@@ -48,9 +52,7 @@ static int open_folder(const char *path, bool is_default, const char **ret_name)
     int fd;
 
     *ret_name = slash != NULL ? slash + 1 : path;
-    if (slash == NULL)
-        memcpy(folder, ".", 2);
-    else if (slash == path)
+    if (slash == NULL || slash == path)
         memcpy(folder, "/", 2);
     else if (gs_str_to_field((struct gs_str){path, (size_t)(slash - path)}, folder,
                              sizeof(folder)) < 0)
