@@ -1,6 +1,7 @@
 /* gpuslice run: make or join a slice, start a program in it, go when it goes. */
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,17 @@ static int check_nesting(struct gs_err *err)
             "this shell is inside slice '%s' already, and slices do not nest: start the program "
             "without gpuslice run",
             outer);
+    return 0;
+}
+
+/* The hook tells processes apart by their start times. */
+static int check_proc(struct gs_err *err)
+{
+    if (access("/proc/self/stat", R_OK) != 0)
+        return gs_err_set(err, -errno,
+                          "/proc cannot be read (%s), and no program is granted device memory "
+                          "without it: mount -t proc proc /proc",
+                          strerror(errno));
     return 0;
 }
 
@@ -301,6 +313,8 @@ static int prepare(struct run *run, struct gs_err *err)
     const char *name = option(run, GS_OPTION_NAME);
     int rc = check_nesting(err);
 
+    if (rc == 0)
+        rc = check_proc(err);
     if (rc == 0 && option(run, GS_OPTION_JOIN))
         rc = check_join_options(run, err);
     if (rc == 0 && name && !gs_slice_is_name(name))
@@ -332,12 +346,19 @@ int gs_run_main(const struct gs_opt_args *args)
 {
     /* large: the probe and quota of 64 cards */
     static struct run run;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
     struct gs_err err = {0};
-    int status;
+    int status, rc;
 
     run.args = args;
     gs_slice_init(&run.slice);
-    if (prepare(&run, &err) == 0) {
+    /* a file larger than `ulimit -f` is an error to report, not our end; CMD gets the signal back
+     */
+    (void)sigaction(SIGXFSZ, &ignore, &before);
+    rc = prepare(&run, &err);
+    (void)sigaction(SIGXFSZ, &before, NULL);
+    if (rc == 0) {
         status = gs_supervise_run(args->rest);
     } else {
         gs_app_say("%s", err.text);

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/proc.h"
 #include "contract/env.h"
+#include "contract/ledger.h"
 
 #define OWNER_MAX 1024
 
@@ -220,6 +221,30 @@ static int write_quota(struct gs_slice *slice, struct gs_err *err)
     return gs_file_write(slice->dir_fd, GS_QUOTA_FILE, text, (size_t)n, err);
 }
 
+/* The hook makes the ledger, in a program that can tell nobody when there is no room. Take the room
+ * now: a file of zeros is one that its creator has not come to. */
+static int take_room(struct gs_slice *slice, struct gs_err *err)
+{
+    const uint64_t bytes = gs_ledger_file_bytes(slice->quota.n_devices);
+    GS_CLEANUP(gs_file_close)
+    int fd =
+        openat(slice->dir_fd, GS_SLICE_LEDGER, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
+
+    if (rc == EFBIG)
+        return gs_err_set(err, -rc,
+                          "the ledger of a slice needs a file of %" PRIu64
+                          " bytes, more than this shell allows: raise 'ulimit -f'",
+                          bytes);
+    if (rc != 0)
+        return gs_err_set(err, -rc,
+                          "no room for the ledger of a slice (%" PRIu64
+                          " bytes) in %s: %s; make room there, or set XDG_RUNTIME_DIR to another "
+                          "private folder",
+                          bytes, slice->base, strerror(rc));
+    return 0;
+}
+
 /* A slice appears complete or not at all: it is made under a hidden name and renamed. */
 static int build_and_rename(struct gs_slice *slice, int base_fd, const char *hidden,
                             struct gs_err *err)
@@ -229,7 +254,9 @@ static int build_and_rename(struct gs_slice *slice, int base_fd, const char *hid
     slice->dir_fd = gs_file_make_private(base_fd, hidden, err);
     if (slice->dir_fd < 0)
         return slice->dir_fd;
-    rc = write_quota(slice, err);
+    rc = take_room(slice, err);
+    if (rc == 0)
+        rc = write_quota(slice, err);
     if (rc == 0)
         rc = write_owner(slice, err);
     if (rc == 0) {
