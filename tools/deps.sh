@@ -20,7 +20,7 @@ deps_build() {
 
 deps_test() {
     deps_build
-    apt_install libcmocka-dev clang clang-tidy llvm binutils util-linux strace python3-venv musl-tools
+    apt_install libcmocka-dev clang llvm binutils util-linux strace python3-venv musl-tools
     local major
     major="$(clang --version | sed -n 's/.*version \([0-9]*\).*/\1/p' | head -n 1)"
     apt_install "libclang-rt-$major-dev"
