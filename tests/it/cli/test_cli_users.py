@@ -78,7 +78,7 @@ def test_top_says_what_it_cannot_see(users):
     p = a.start("--memory", "5Gi", "--name", "mine")
     text = b.ok("top", "--once")
     assert "mine  running" not in text and "sh -c" not in text
-    assert re.search(r"Not shown: slices of \d+ other user", text)  # the machine may have more than these two
+    assert re.search(r"Not shown: slices that \d+ other user", text)  # the machine may have more than these two
     out = b("top", "--once", "--json")
     assert out.returncode == 0 and "cannot be read" in out.stderr
     assert end(p) == 0
