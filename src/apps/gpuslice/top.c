@@ -132,11 +132,10 @@ static int write_processes(const struct gs_view_slice *s, bool outside, struct g
 static void write_notes(const struct gs_view *view, struct gs_buf *buf)
 {
     if (view->slices.n_hidden > 0)
-        gs_buf_addf(
-            buf,
-            "\nNot shown: slices that %zu other user%s may have and you may not read. PROMISED "
-            "leaves them out; USED of a card counts everybody.\n",
-            view->slices.n_hidden, view->slices.n_hidden == 1 ? "" : "s");
+        gs_buf_addf(buf,
+                    "\nNot shown: slices that %zu other user%s may have cannot be read. PROMISED "
+                    "leaves them out; USED of a card counts everybody.\n",
+                    view->slices.n_hidden, view->slices.n_hidden == 1 ? "" : "s");
 }
 
 static int write_text(const struct gs_view *view, struct gs_buf *buf)
@@ -212,7 +211,7 @@ static int show(bool json, const char *before)
     if (json && view.probe.n_cards == 0)
         gs_app_say("%s", view.no_cards.text);
     if (json && view.slices.n_hidden > 0)
-        gs_app_say("not shown: slices that %zu other user%s may have and you may not read",
+        gs_app_say("not shown: slices that %zu other user%s may have cannot be read",
                    view.slices.n_hidden, view.slices.n_hidden == 1 ? "" : "s");
     return status ? status : view.probe.n_cards == 0 ? GS_EXIT_FAILED : 0;
 }

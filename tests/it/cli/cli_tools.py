@@ -7,6 +7,7 @@ import pty
 import select
 import signal
 import subprocess
+import termios
 
 import pytest
 
@@ -97,6 +98,9 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
+                mode = termios.tcgetattr(0)
+                mode[3] |= termios.NOFLSH  # else Ctrl-C throws away what the program prints on account of it
+                termios.tcsetattr(0, termios.TCSANOW, mode)
                 os.execve(argv[0], argv, env)
             finally:
                 os._exit(127)
