@@ -81,10 +81,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         base = open_file(&fd);
     memset(base + GS_LEDGER_OFFSET, 0, gs_ledger_file_bytes(DEVICES) - GS_LEDGER_OFFSET);
     ledger = (struct gs_ledger *)(void *)(base + GS_LEDGER_OFFSET);
-    ledger->magic = GS_LEDGER_MAGIC;
-    ledger->version = GS_LEDGER_VERSION;
-    ledger->n_devices = DEVICES;
-    ledger->file_bytes = gs_ledger_file_bytes(DEVICES);
+    ledger->head.magic = GS_LEDGER_MAGIC;
+    ledger->head.version = GS_LEDGER_VERSION;
+    ledger->head.n_devices = DEVICES;
+    ledger->head.file_bytes = gs_ledger_file_bytes(DEVICES);
     scatter(base, data, size);
     if (gs_ledger_read(fd, &snap) == 0) {
         for (uint32_t i = 0; i < snap.n_devices; i++) {

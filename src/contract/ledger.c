@@ -11,7 +11,7 @@
 #include "contract/quota.h"
 #include "core/size.h"
 
-#define HEAD_BYTES offsetof(struct gs_ledger, reserved)
+#define HEAD_BYTES offsetof(struct gs_ledger_head, reserved)
 
 /* Raw system calls: the hook uses gs_ledger_check, and libc's pread is a cancellation point. */
 static int read_at(int fd, void *buf, size_t n, uint64_t at)
@@ -35,7 +35,7 @@ static int read_at(int fd, void *buf, size_t n, uint64_t at)
 }
 
 /** All zero so far: its creator has not come to the magic words. */
-static int is_unfinished(int fd, const struct stat *st, const struct gs_ledger *head)
+static int is_unfinished(int fd, const struct stat *st, const struct gs_ledger_head *head)
 {
     int32_t hami;
 
@@ -48,7 +48,7 @@ static int is_unfinished(int fd, const struct stat *st, const struct gs_ledger *
            ((uint64_t)st->st_size - gs_ledger_file_bytes(0)) % sizeof(struct gs_ledger_device) == 0;
 }
 
-static int read_head(int fd, struct gs_ledger *ret)
+static int read_head(int fd, struct gs_ledger_head *ret)
 {
     struct stat st;
     int rc;
@@ -75,7 +75,7 @@ static int read_head(int fd, struct gs_ledger *ret)
 
 int gs_ledger_check(int fd, uint32_t *ret_n_devices)
 {
-    struct gs_ledger head;
+    struct gs_ledger_head head;
     int rc = read_head(fd, &head);
 
     if (rc == 0)
@@ -182,7 +182,7 @@ static int read_device(int fd, uint32_t dev, struct gs_ledger_snapshot *snap)
 
 int gs_ledger_read(int fd, struct gs_ledger_snapshot *ret)
 {
-    struct gs_ledger head;
+    struct gs_ledger_head head;
     int rc = read_head(fd, &head);
 
     if (rc < 0)
@@ -213,7 +213,7 @@ int gs_ledger_read(int fd, struct gs_ledger_snapshot *ret)
 int gs_ledger_read_events(int fd, uint64_t from, struct gs_ledger_event *ret_events, uint32_t max,
                           uint64_t *ret_next)
 {
-    struct gs_ledger head;
+    struct gs_ledger_head head;
     uint64_t at = GS_LEDGER_OFFSET + offsetof(struct gs_ledger, ring);
     int n = 0, rc = read_head(fd, &head);
 

@@ -77,7 +77,9 @@ struct gs_ledger_event {
     uint64_t reserved[2];
 };
 
-struct gs_ledger {
+/** The first page of our part, a type of its own so that a reader needs no more than that on its
+ * stack. */
+struct gs_ledger_head {
     uint64_t magic; /**< stored last by the creator: non-zero means complete */
     uint32_t version;
     uint32_t n_devices;  /**< <= GS_LEDGER_DEVICES; fixed at creation */
@@ -92,6 +94,10 @@ struct gs_ledger {
     uint64_t share_moves; /**< raised before and after bytes move into a share: a sum that spans a
                              move is taken again */
     uint64_t reserved[501];
+};
+
+struct gs_ledger {
+    struct gs_ledger_head head;
     struct gs_ledger_slot slot[GS_LEDGER_SLOTS];
     struct gs_ledger_share share[GS_LEDGER_SHARES];
     struct gs_ledger_event ring[GS_LEDGER_RING];
@@ -119,6 +125,7 @@ _Static_assert(GS_LEDGER_OFFSET % GS_LEDGER_PAGE == 0, "our part is page aligned
 _Static_assert(sizeof(struct gs_ledger_slot) == 128, "slot layout");
 _Static_assert(sizeof(struct gs_ledger_share) == 160, "share layout");
 _Static_assert(sizeof(struct gs_ledger_event) == 112, "event layout");
+_Static_assert(sizeof(struct gs_ledger_head) == GS_LEDGER_PAGE, "the head is one page");
 _Static_assert(offsetof(struct gs_ledger, slot) == GS_LEDGER_PAGE, "slots start on a page");
 _Static_assert(sizeof(struct gs_ledger) % 8 == 0, "devices are aligned");
 _Static_assert(offsetof(struct gs_ledger_device, pending) == GS_LEDGER_PAGE, "device layout");

@@ -76,7 +76,7 @@ static int match_devices(struct gs_attach_state *self, const struct gs_quota *qu
         set_limit(self, (uint32_t)at, &quota->device[i], from_env);
     }
     if (!from_env)
-        gs_atomic_store(&self->ledger->quota_generation, quota->generation, __ATOMIC_RELAXED);
+        gs_atomic_store(&self->ledger->head.quota_generation, quota->generation, __ATOMIC_RELAXED);
     return 0;
 }
 

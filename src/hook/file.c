@@ -168,11 +168,11 @@ static int create(struct gs_attach_state *self, const struct gs_quota *quota)
     rc = map(self, quota->n_devices);
     if (rc < 0)
         return rc;
-    self->ledger->version = GS_LEDGER_VERSION;
-    self->ledger->n_devices = quota->n_devices;
-    self->ledger->file_bytes = bytes;
-    self->ledger->quota_generation = quota->generation;
-    self->ledger->created_ns = gs_sys_clock_ns(CLOCK_REALTIME);
+    self->ledger->head.version = GS_LEDGER_VERSION;
+    self->ledger->head.n_devices = quota->n_devices;
+    self->ledger->head.file_bytes = bytes;
+    self->ledger->head.quota_generation = quota->generation;
+    self->ledger->head.created_ns = gs_sys_clock_ns(CLOCK_REALTIME);
     for (uint32_t i = 0; i < quota->n_devices; i++) {
         struct gs_ledger_device *d = &self->device[i];
 
@@ -184,7 +184,7 @@ static int create(struct gs_attach_state *self, const struct gs_quota *quota)
     GS_STEP("create.filled");
     gs_mirror_create(self->region, self->ledger, self->device);
     /* release: whoever sees the magic sees the rest */
-    gs_atomic_store(&self->ledger->magic, GS_LEDGER_MAGIC, __ATOMIC_RELEASE);
+    gs_atomic_store(&self->ledger->head.magic, GS_LEDGER_MAGIC, __ATOMIC_RELEASE);
     GS_STEP("create.done");
     return 0;
 }

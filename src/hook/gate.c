@@ -46,7 +46,8 @@ static uint64_t clamp(uint64_t n, uint64_t max)
 static void add_slots(const struct gs_attach_state *self, uint32_t dev, struct tally *tally)
 {
     struct gs_ledger_device *d = &self->device[dev];
-    uint64_t n = clamp(gs_atomic_load(&self->ledger->slot_high, __ATOMIC_SEQ_CST), GS_LEDGER_SLOTS);
+    uint64_t n =
+        clamp(gs_atomic_load(&self->ledger->head.slot_high, __ATOMIC_SEQ_CST), GS_LEDGER_SLOTS);
 
     for (uint32_t i = 0; i < n; i++) {
         uint64_t pending = gs_atomic_load(&d->pending[i], __ATOMIC_SEQ_CST);
@@ -67,7 +68,7 @@ static void add_shares(const struct gs_attach_state *self, uint32_t dev, struct 
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t n =
-        clamp(gs_atomic_load(&self->ledger->share_high, __ATOMIC_SEQ_CST), GS_LEDGER_SHARES);
+        clamp(gs_atomic_load(&self->ledger->head.share_high, __ATOMIC_SEQ_CST), GS_LEDGER_SHARES);
 
     for (uint32_t i = 0; i < n; i++) {
         uint64_t bytes = gs_atomic_load(&d->share_bytes[i], __ATOMIC_SEQ_CST);
@@ -93,7 +94,7 @@ static struct tally add_all(const struct gs_attach_state *self, uint32_t dev)
 static bool is_share_moving(const struct gs_attach_state *self)
 {
     uint64_t n =
-        clamp(gs_atomic_load(&self->ledger->share_high, __ATOMIC_SEQ_CST), GS_LEDGER_SHARES);
+        clamp(gs_atomic_load(&self->ledger->head.share_high, __ATOMIC_SEQ_CST), GS_LEDGER_SHARES);
 
     for (uint32_t i = 0; i < n; i++) {
         uint64_t kind = gs_atomic_load(&self->ledger->share[i].state, __ATOMIC_SEQ_CST) & 0xff;
@@ -106,13 +107,13 @@ static bool is_share_moving(const struct gs_attach_state *self)
 
 static struct tally count(const struct gs_attach_state *self, uint32_t dev)
 {
-    uint64_t moves = gs_atomic_load(&self->ledger->share_moves, __ATOMIC_SEQ_CST);
+    uint64_t moves = gs_atomic_load(&self->ledger->head.share_moves, __ATOMIC_SEQ_CST);
     struct tally tally = add_all(self, dev);
 
     if (GS_UNLIKELY(tally.sum > self->limit_bytes[dev])) {
         /* states first: a move that has ended by then has also raised share_moves */
         tally.moved = is_share_moving(self);
-        if (gs_atomic_load(&self->ledger->share_moves, __ATOMIC_SEQ_CST) != moves)
+        if (gs_atomic_load(&self->ledger->head.share_moves, __ATOMIC_SEQ_CST) != moves)
             tally.moved = true;
     }
     return tally;
@@ -239,7 +240,7 @@ static int reserve(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
 static void refuse(struct gs_attach_state *self, uint32_t dev, enum gs_reason reason,
                    const char *what, const uint64_t arg[4])
 {
-    (void)gs_atomic_add(&self->ledger->refusals, 1, __ATOMIC_RELAXED);
+    (void)gs_atomic_add(&self->ledger->head.refusals, 1, __ATOMIC_RELAXED);
     (void)gs_atomic_add(&self->device[dev].refusals, 1, __ATOMIC_RELAXED);
     gs_ring_log(reason, dev, what, arg);
 }
@@ -325,7 +326,7 @@ void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge)
     mirror(self, dev);
     gs_spin_unlock(&self->spin[dev].word);
     if (GS_UNLIKELY(had < bytes)) {
-        (void)gs_atomic_add(&self->ledger->unmatched, 1, __ATOMIC_RELAXED);
+        (void)gs_atomic_add(&self->ledger->head.unmatched, 1, __ATOMIC_RELAXED);
         gs_ring_log(GS_REASON_RELEASE_UNMATCHED, dev, "release", (uint64_t[4]){bytes, had, 0, 0});
     }
 }

@@ -40,7 +40,9 @@ static long read_quota(int dir, char *buf, size_t cap)
 /** Read and parse `quota` in the open folder `dir`. */
 static int from_folder(int dir, const char *name, struct gs_quota *ret_quota)
 {
-    char text[GS_QUOTA_MAX_BYTES + 1]; /* one more shows a file that is too long */
+    /* Not on the stack, which may be a small thread's; attaching is one at a time. One more byte
+     * shows a file that is too long. */
+    static char text[GS_QUOTA_MAX_BYTES + 1];
     uint32_t line = 0;
     long n = read_quota(dir, text, sizeof(text));
     int rc;

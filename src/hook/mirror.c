@@ -14,7 +14,8 @@ static uint64_t hami_limit(uint64_t limit_bytes)
 void gs_mirror_create(struct gs_hami_region *region, const struct gs_ledger *ledger,
                       const struct gs_ledger_device *devices)
 {
-    uint32_t n = ledger->n_devices < GS_HAMI_DEVICES ? ledger->n_devices : GS_HAMI_DEVICES;
+    uint32_t n =
+        ledger->head.n_devices < GS_HAMI_DEVICES ? ledger->head.n_devices : GS_HAMI_DEVICES;
 
     region->major = GS_HAMI_MAJOR;
     region->minor = GS_HAMI_MINOR;
@@ -79,7 +80,7 @@ void gs_mirror_wipe(uint32_t slot)
 static bool settle_once(struct gs_attach_state *self, uint32_t dev)
 {
     struct gs_ledger_device *d = &self->device[dev];
-    uint64_t n = __atomic_load_n(&self->ledger->share_high, __ATOMIC_ACQUIRE);
+    uint64_t n = __atomic_load_n(&self->ledger->head.share_high, __ATOMIC_ACQUIRE);
     uint64_t sums[GS_LEDGER_SLOTS] = {0};
     bool changed = false;
 
@@ -90,7 +91,7 @@ static bool settle_once(struct gs_attach_state *self, uint32_t dev)
         if (carrier < GS_LEDGER_SLOTS)
             sums[carrier] += bytes;
     }
-    n = __atomic_load_n(&self->ledger->slot_high, __ATOMIC_ACQUIRE);
+    n = __atomic_load_n(&self->ledger->head.slot_high, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < n && i < GS_LEDGER_SLOTS; i++) {
         struct gs_hami_memory *mem = &self->region->slot[i].used[dev];
         uint64_t total = sums[i] + __atomic_load_n(&d->held[i], __ATOMIC_ACQUIRE) +

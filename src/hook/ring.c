@@ -74,7 +74,7 @@ static void write_line(const struct gs_ledger_event *event)
 
 static void write_ring(struct gs_ledger *ledger, const struct gs_ledger_event *event)
 {
-    uint64_t pos = gs_atomic_add(&ledger->ring_next, 1, __ATOMIC_RELAXED);
+    uint64_t pos = gs_atomic_add(&ledger->head.ring_next, 1, __ATOMIC_RELAXED);
     struct gs_ledger_event *e = &ledger->ring[pos % GS_LEDGER_RING];
 
     /* odd while written; the reader takes an event only if seq was even and the same before and

@@ -41,7 +41,7 @@ static uint64_t generation_of(uint64_t state)
 
 static uint32_t share_high(const struct gs_ledger *ledger)
 {
-    uint64_t n = gs_atomic_load(&ledger->share_high, __ATOMIC_SEQ_CST);
+    uint64_t n = gs_atomic_load(&ledger->head.share_high, __ATOMIC_SEQ_CST);
 
     return n < GS_LEDGER_SHARES ? (uint32_t)n : GS_LEDGER_SHARES;
 }
@@ -96,12 +96,12 @@ static void finish(struct gs_ledger_share *s, uint32_t id, uint64_t state)
 {
     struct gs_attach_state *self = &gs_attach_self;
 
-    (void)gs_atomic_add(&self->ledger->share_moves, 1, __ATOMIC_SEQ_CST);
+    (void)gs_atomic_add(&self->ledger->head.share_moves, 1, __ATOMIC_SEQ_CST);
     /* all devices: a claimer killed early has not written which one */
     for (uint32_t dev = 0; dev < self->n_mapped; dev++)
         gs_atomic_store(&self->device[dev].share_bytes[id], 0, __ATOMIC_SEQ_CST);
     GS_STEP("share.zeroed");
-    (void)gs_atomic_add(&self->ledger->share_moves, 1, __ATOMIC_SEQ_CST);
+    (void)gs_atomic_add(&self->ledger->head.share_moves, 1, __ATOMIC_SEQ_CST);
     gs_atomic_store(&s->state, state_of(generation_of(state), 0, GS_SHARE_FREE), __ATOMIC_SEQ_CST);
 }
 
@@ -149,9 +149,10 @@ static int find(struct gs_share_key key, uint64_t *ret_state)
 
 static void raise_high(struct gs_ledger *ledger, uint32_t id)
 {
-    uint64_t high = gs_atomic_load(&ledger->share_high, __ATOMIC_RELAXED);
+    uint64_t high = gs_atomic_load(&ledger->head.share_high, __ATOMIC_RELAXED);
 
-    while (high <= id && !gs_atomic_cas(&ledger->share_high, &high, id + 1, __ATOMIC_SEQ_CST)) {
+    while (high <= id &&
+           !gs_atomic_cas(&ledger->head.share_high, &high, id + 1, __ATOMIC_SEQ_CST)) {
     }
 }
 
@@ -187,14 +188,14 @@ static void move_bytes(struct gs_attach_state *self, uint32_t dev, uint64_t byte
     had = gs_atomic_load(&d->held[self->slot], __ATOMIC_RELAXED);
     if (bytes > had)
         bytes = had; /* never more than what is on our books */
-    (void)gs_atomic_add(&self->ledger->share_moves, 1, __ATOMIC_SEQ_CST);
+    (void)gs_atomic_add(&self->ledger->head.share_moves, 1, __ATOMIC_SEQ_CST);
     GS_STEP("share.before_bytes");
     gs_atomic_store(&d->share_bytes[id], bytes, __ATOMIC_SEQ_CST);
     GS_STEP("share.bytes");
     /* release: whoever sees `held` without the bytes sees them in the share */
     gs_atomic_store(&d->held[self->slot], had - bytes, __ATOMIC_RELEASE);
     GS_STEP("share.moved");
-    (void)gs_atomic_add(&self->ledger->share_moves, 1, __ATOMIC_SEQ_CST);
+    (void)gs_atomic_add(&self->ledger->head.share_moves, 1, __ATOMIC_SEQ_CST);
     gs_mirror_use(self, dev, had - bytes, gs_atomic_load(&d->extra[self->slot], __ATOMIC_RELAXED));
     gs_spin_unlock(&self->spin[dev].word);
 }

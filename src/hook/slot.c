@@ -16,7 +16,7 @@
 /** Slots a pass has to look at; the ledger's word is not to be trusted with an index. */
 static uint32_t slot_high(const struct gs_ledger *ledger)
 {
-    uint64_t n = gs_atomic_load(&ledger->slot_high, __ATOMIC_SEQ_CST);
+    uint64_t n = gs_atomic_load(&ledger->head.slot_high, __ATOMIC_SEQ_CST);
 
     return n < GS_LEDGER_SLOTS ? (uint32_t)n : GS_LEDGER_SLOTS;
 }
@@ -110,9 +110,10 @@ struct gs_slot_pass gs_slot_reap(void)
 
 static void raise_high(struct gs_ledger *ledger, uint32_t slot)
 {
-    uint64_t high = gs_atomic_load(&ledger->slot_high, __ATOMIC_RELAXED);
+    uint64_t high = gs_atomic_load(&ledger->head.slot_high, __ATOMIC_RELAXED);
 
-    while (high <= slot && !gs_atomic_cas(&ledger->slot_high, &high, slot + 1, __ATOMIC_SEQ_CST)) {
+    while (high <= slot &&
+           !gs_atomic_cas(&ledger->head.slot_high, &high, slot + 1, __ATOMIC_SEQ_CST)) {
     }
 }
 
@@ -189,7 +190,7 @@ int gs_slot_claim(void)
 static uint64_t use_of(struct gs_attach_state *self, uint32_t slot, uint32_t dev)
 {
     struct gs_ledger_device *d = &self->device[dev];
-    uint64_t n = gs_atomic_load(&self->ledger->share_high, __ATOMIC_ACQUIRE);
+    uint64_t n = gs_atomic_load(&self->ledger->head.share_high, __ATOMIC_ACQUIRE);
     uint64_t sum = gs_size_add(gs_atomic_load(&d->held[slot], __ATOMIC_ACQUIRE),
                                gs_atomic_load(&d->extra[slot], __ATOMIC_ACQUIRE));
 

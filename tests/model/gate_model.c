@@ -252,7 +252,7 @@ static const struct scenario scenarios[] = {
 
 static void set_up(void)
 {
-    ledger.slot_high = scenario->n;
+    ledger.head.slot_high = scenario->n;
     for (uint32_t p = 0; p < scenario->n; p++) {
         memset(&selves[p], 0, sizeof(selves[p]));
         selves[p].n_devices = selves[p].n_mapped = 1;

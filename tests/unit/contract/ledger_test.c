@@ -35,16 +35,16 @@ static struct file make(uint32_t n_devices)
     assert_true(base != MAP_FAILED);
     f.ledger = (struct gs_ledger *)(void *)(base + GS_LEDGER_OFFSET);
     f.dev = (struct gs_ledger_device *)(void *)(f.ledger + 1);
-    f.ledger->magic = GS_LEDGER_MAGIC;
-    f.ledger->version = GS_LEDGER_VERSION;
-    f.ledger->n_devices = n_devices;
-    f.ledger->file_bytes = bytes;
+    f.ledger->head.magic = GS_LEDGER_MAGIC;
+    f.ledger->head.version = GS_LEDGER_VERSION;
+    f.ledger->head.n_devices = n_devices;
+    f.ledger->head.file_bytes = bytes;
     return f;
 }
 
 static void drop(struct file *f)
 {
-    (void)munmap((char *)f->ledger - GS_LEDGER_OFFSET, f->ledger->file_bytes);
+    (void)munmap((char *)f->ledger - GS_LEDGER_OFFSET, f->ledger->head.file_bytes);
     (void)close(f->fd);
 }
 
@@ -53,8 +53,8 @@ static void occupy(struct file *f, uint32_t slot, const struct gs_owner *owner)
     f->ledger->slot[slot].owner = gs_owner_word(owner);
     f->ledger->slot[slot].start_ticks = owner->start_ticks;
     f->ledger->slot[slot].pid = owner->pid;
-    if (f->ledger->slot_high <= slot)
-        f->ledger->slot_high = slot + 1;
+    if (f->ledger->head.slot_high <= slot)
+        f->ledger->head.slot_high = slot + 1;
 }
 
 static struct gs_owner self(void)
@@ -91,20 +91,20 @@ static void test_check(void **state)
     (void)state;
     assert_int_equal(gs_ledger_check(f.fd, &n), 0);
     assert_int_equal(n, 2);
-    f.ledger->version++;
+    f.ledger->head.version++;
     assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
-    f.ledger->version--;
-    f.ledger->n_devices = 3;
+    f.ledger->head.version--;
+    f.ledger->head.n_devices = 3;
     assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
-    f.ledger->n_devices = UINT32_MAX;
+    f.ledger->head.n_devices = UINT32_MAX;
     assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
-    f.ledger->n_devices = 2;
-    f.ledger->magic = 0;
+    f.ledger->head.n_devices = 2;
+    f.ledger->head.magic = 0;
     assert_int_equal(gs_ledger_check(f.fd, &n), -ENODATA); /* its creator has not finished */
-    f.ledger->magic = 0x123;
+    f.ledger->head.magic = 0x123;
     assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
-    f.ledger->magic = GS_LEDGER_MAGIC;
-    assert_int_equal(ftruncate(f.fd, (off_t)f.ledger->file_bytes + 1), 0);
+    f.ledger->head.magic = GS_LEDGER_MAGIC;
+    assert_int_equal(ftruncate(f.fd, (off_t)f.ledger->head.file_bytes + 1), 0);
     assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
     assert_int_equal(ftruncate(f.fd, (off_t)gs_ledger_file_bytes(1)), 0);
     assert_int_equal(gs_ledger_check(f.fd, &n), -EPROTO);
@@ -158,7 +158,7 @@ static void share(struct file *f, uint32_t id, uint64_t bytes, uint32_t creator,
     f->ledger->share[id].creator = creator;
     f->ledger->share[id].holders[0] = holders;
     f->dev[0].share_bytes[id] = bytes;
-    f->ledger->share_high = id + 1;
+    f->ledger->head.share_high = id + 1;
 }
 
 static void test_shares(void **state)
@@ -194,8 +194,8 @@ static void test_hostile(void **state)
     (void)state;
     occupy(&f, 0, &me);
     occupy(&f, 1, &me);
-    f.ledger->slot_high = UINT64_MAX;
-    f.ledger->share_high = UINT64_MAX;
+    f.ledger->head.slot_high = UINT64_MAX;
+    f.ledger->head.share_high = UINT64_MAX;
     memset(f.dev[0].uuid, 'A', sizeof(f.dev[0].uuid)); /* no NUL */
     f.dev[0].core_pct = 4000;
     f.dev[0].policy = 77;
@@ -269,7 +269,7 @@ static void test_events(void **state)
     assert_int_equal(gs_ledger_read_events(f.fd, 0, events, GS_LEDGER_RING, &next), 0);
     for (uint64_t pos = 0; pos < 1000; pos++)
         put_event(&f, pos, 2 * (pos + 1));
-    f.ledger->ring_next = 1000;
+    f.ledger->head.ring_next = 1000;
     put_event(&f, 999, 2 * 999 + 1); /* its writer was killed in the middle */
     put_event(&f, 600, 2 * 88 + 2);  /* not written yet: still the one a round before */
     assert_int_equal(gs_ledger_read_events(f.fd, 0, events, GS_LEDGER_RING, &next),
@@ -279,7 +279,7 @@ static void test_events(void **state)
     assert_int_equal(gs_ledger_read_events(f.fd, 990, events, 4, &next), 4);
     assert_int_equal(events[3].arg[0], 993);
     assert_int_equal(next, 994);
-    f.ledger->ring_next = UINT64_MAX; /* hostile: no endless loop */
+    f.ledger->head.ring_next = UINT64_MAX; /* hostile: no endless loop */
     assert_true(gs_ledger_read_events(f.fd, 0, events, GS_LEDGER_RING, &next) >= 0);
     assert_int_equal(ftruncate(f.fd, 10), 0);
     assert_int_equal(gs_ledger_read_events(f.fd, 0, events, 1, &next), -EPROTO);

@@ -77,7 +77,7 @@ static void test_good(void **state)
     assert_int_equal(gs_attach_device("GPU-2"), 2);
     assert_int_equal(gs_attach_device("GPU-9"), -ENODEV);
     assert_int_equal(self->slot, 0);
-    assert_int_equal(self->ledger->quota_generation, 3);
+    assert_int_equal(self->ledger->head.quota_generation, 3);
     assert_int_equal(self->ledger->slot[0].pid, getpid());
     assert_int_equal(fcntl(self->fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
     assert_true(self->fd >= 64);
@@ -224,12 +224,12 @@ static void test_unfinished_creation(void **state)
 
     (void)state;
     slice_attach();
-    self->ledger->magic = 0;
-    self->ledger->n_devices = 99;
+    self->ledger->head.magic = 0;
+    self->ledger->head.n_devices = 99;
     gs_attach_forget();
     slice_attach();
     assert_int_equal(gs_attach_n_devices(), 3);
-    assert_int_equal(self->ledger->n_devices, 3);
+    assert_int_equal(self->ledger->head.n_devices, 3);
 }
 
 /** A grant for other devices needs another ledger; a smaller or larger limit does not. */
@@ -247,7 +247,7 @@ static void test_changed_quota(void **state)
     assert_int_equal(gs_gate_limit(2), 500);
     assert_int_equal(gs_attach_self.device[2].limit_bytes, 500);
     assert_int_equal(gs_attach_self.region->limit_bytes[2], 500);
-    assert_int_equal(gs_attach_self.ledger->quota_generation, 4);
+    assert_int_equal(gs_attach_self.ledger->head.quota_generation, 4);
     gs_attach_forget();
     slice_write_quota("gpuslice-quota 1\ngeneration 5\nfail closed\n"
                       "device GPU-7 memory=500 cores=none policy=off\n");
@@ -349,7 +349,7 @@ static void test_slots_full(void **state)
     assert_true(base != MAP_FAILED);
     (void)close(fd);
     ledger = (struct gs_ledger *)(void *)(base + GS_LEDGER_OFFSET);
-    ledger->slot_high = GS_LEDGER_SLOTS;
+    ledger->head.slot_high = GS_LEDGER_SLOTS;
     for (uint32_t i = 0; i < GS_LEDGER_SLOTS; i++) {
         struct gs_owner owner;
 

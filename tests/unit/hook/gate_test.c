@@ -46,7 +46,7 @@ static void test_exact(void **state)
     /* the other device has its own books */
     assert_int_equal(gs_gate_used(2), 0);
     assert_int_equal(gs_gate_reserve(2, 1000, GS_CHARGE_HELD, "t"), 0);
-    assert_int_equal(gs_attach_self.ledger->refusals, 2);
+    assert_int_equal(gs_attach_self.ledger->head.refusals, 2);
     assert_int_equal(gs_attach_self.device[0].refusals, 2);
 }
 
@@ -91,7 +91,7 @@ static void test_unmatched(void **state)
     assert_int_equal(gs_gate_reserve(0, 10, GS_CHARGE_HELD, "t"), 0);
     gs_gate_release(0, 11, GS_CHARGE_HELD);
     assert_int_equal(gs_gate_used(0), 0);
-    assert_int_equal(gs_attach_self.ledger->unmatched, 1);
+    assert_int_equal(gs_attach_self.ledger->head.unmatched, 1);
 }
 
 static void test_force(void **state)
@@ -145,7 +145,7 @@ static void test_left_announcement(void **state)
 
     (void)state;
     other = slice_start_other(take_600, NULL);
-    assert_int_equal(self->ledger->slot_high, 2);
+    assert_int_equal(self->ledger->head.slot_high, 2);
     assert_int_equal(self->slot, 0);
     self->device[0].pending[1] = 900; /* killed between announcing and committing */
     slice_end(other);
@@ -173,9 +173,9 @@ static void test_hostile(void **state)
     struct gs_attach_state *self = &gs_attach_self;
 
     (void)state;
-    self->ledger->slot_high = UINT64_MAX;
-    self->ledger->share_high = UINT64_MAX;
-    self->ledger->n_devices = UINT32_MAX;
+    self->ledger->head.slot_high = UINT64_MAX;
+    self->ledger->head.share_high = UINT64_MAX;
+    self->ledger->head.n_devices = UINT32_MAX;
     self->device[0].held[500] = UINT64_MAX;
     self->device[0].extra[501] = UINT64_MAX;
     self->device[0].limit_bytes = UINT64_MAX;
@@ -216,7 +216,7 @@ static void test_threads(void **state)
         assert_in_range(granted[i], 1, ROUNDS);
     }
     assert_int_equal(gs_gate_used(0), 0);
-    assert_int_equal(gs_attach_self.ledger->unmatched, 0);
+    assert_int_equal(gs_attach_self.ledger->head.unmatched, 0);
 }
 
 int main(void)

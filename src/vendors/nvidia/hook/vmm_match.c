@@ -24,7 +24,7 @@ int gs_vmm_match(uint64_t bytes, uint32_t *ret_dev)
 
     if (self->n_devices == 0)
         return -ENOENT;
-    n = gs_atomic_load(&self->ledger->share_high, __ATOMIC_ACQUIRE);
+    n = gs_atomic_load(&self->ledger->head.share_high, __ATOMIC_ACQUIRE);
     for (uint64_t i = 0; i < n && i < GS_LEDGER_SHARES; i++) {
         const struct gs_ledger_share *share = &self->ledger->share[i];
         struct gs_share_key key = {{gs_atomic_load(&share->key[0], __ATOMIC_RELAXED),
