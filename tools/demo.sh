@@ -19,6 +19,8 @@ export XDG_RUNTIME_DIR="$work/run"
 mkdir -m 0700 "$XDG_RUNTIME_DIR"
 name="demo-$$"
 cleanup() {
+    local s
+    for s in alice bob; do gpuslice rm --force "$s" >/dev/null 2>&1 || true; done
     kill $(jobs -p) 2>/dev/null || true
     wait 2>/dev/null || true
     rm -rf "$work"
