@@ -236,18 +236,19 @@ CUresult gs_nv_mem_alloc_async(gs_fn_cuMemAllocAsync *real, CUdeviceptr *dptr, s
     const struct gs_driver *driver = gs_driver_cuda();
     struct request r = {real, NULL, dptr, bytesize, NULL, hStream, "cuMemAllocAsync"};
     const struct gs_device *device;
+    CUresult result;
 
     if (dptr == NULL || bytesize == 0 || (device = gs_stream_device(hStream)) == NULL)
         return forward(&r);
     if (gs_stream_is_capturing(hStream, real == driver->cuMemAllocAsync_ptsz)) {
-        CUresult result = gs_graph_capture_alloc(device, bytesize, r.what);
-
+        result = gs_graph_capture_alloc(device, bytesize, r.what);
         return result != CUDA_SUCCESS ? result : forward(&r);
     }
-    if (driver->cuDeviceGetMemPool == NULL ||
-        driver->cuDeviceGetMemPool(&r.pool, device->ordinal) != CUDA_SUCCESS)
-        return forward(&r);
-    return alloc_from(&r, device);
+    /* from a pool that cannot be named memory would be taken that nobody counts */
+    if (driver->cuDeviceGetMemPool == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    result = driver->cuDeviceGetMemPool(&r.pool, device->ordinal);
+    return result != CUDA_SUCCESS ? result : alloc_from(&r, device);
 }
 
 CUresult gs_nv_mem_alloc_from_pool_async(gs_fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *dptr,
