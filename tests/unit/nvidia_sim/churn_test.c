@@ -18,12 +18,17 @@
 #include "vendors/nvidia/sim/process.h"
 #include "vendors/nvidia/sim/sim.h"
 
-#define MIB        ((size_t)1 << 20)
-#define LIVE_MAX   64
-#define CHILDREN   8
-#define THREADS    4
-#define ROUNDS     400
-#define KILLS      150
+#define MIB      ((size_t)1 << 20)
+#define LIVE_MAX 64
+#define CHILDREN 8
+#define THREADS  4
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ROUNDS 60 /* ten times slower here, and the tools need no repetition to see an error */
+#define KILLS  30
+#else
+#define ROUNDS 400
+#define KILLS  150
+#endif
 #define MEMORY     "256Mi"
 #define MUST(call) must(#call, call)
 
