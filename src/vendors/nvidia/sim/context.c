@@ -78,7 +78,7 @@ CUresult gs_context_get(CUcontext handle, struct gs_sim_ctx **ret_ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (!ctx->alive)
+    if (!gs_context_is_alive(ctx))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *ret_ctx = ctx;
     return CUDA_SUCCESS;
@@ -87,7 +87,7 @@ CUresult gs_context_get(CUcontext handle, struct gs_sim_ctx **ret_ctx)
 struct gs_sim_ctx *gs_context_next(struct gs_sim_ctx *prev, CUdevice device)
 {
     struct gs_sim_ctx *c = prev ? prev->next : __atomic_load_n(&all, __ATOMIC_ACQUIRE);
-    while (c && (!c->alive || (device >= 0 && c->device != device)))
+    while (c && (!gs_context_is_alive(c) || (device >= 0 && c->device != device)))
         c = c->next;
     return c;
 }
@@ -287,7 +287,7 @@ static CUresult push_current(CUcontext handle)
     struct gs_sim_ctx *ctx = (struct gs_sim_ctx *)handle;
     if (!ctx)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!is_known(ctx) || (!ctx->alive && !ctx->primary))
+    if (!is_known(ctx) || (!gs_context_is_alive(ctx) && !ctx->primary))
         return CUDA_ERROR_INVALID_CONTEXT;
     return push(ctx);
 }
@@ -336,7 +336,7 @@ CUresult cuCtxSetCurrent(CUcontext handle)
         return CUDA_SUCCESS;
     }
     /* The runtime makes a primary context current before it retains it. */
-    if (!is_known(ctx) || (!ctx->alive && !ctx->primary))
+    if (!is_known(ctx) || (!gs_context_is_alive(ctx) && !ctx->primary))
         return CUDA_ERROR_INVALID_CONTEXT;
     current = ctx;
     return CUDA_SUCCESS;

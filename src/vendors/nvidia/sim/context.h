@@ -17,7 +17,7 @@ struct gs_sim_ctx {
     CUdevice device;
     uint32_t id; /* unique in the process; also the object's `context` */
     uint32_t flags;
-    uint32_t alive;
+    uint32_t alive; /* atomic: any thread may ask, see gs_context_is_alive() */
     uint32_t primary;
     uint32_t refs;    /* retains of a primary context; attach count of a plain one */
     uint32_t version; /* of the API it was created with, as cuCtxGetApiVersion tells it */
@@ -29,6 +29,12 @@ struct gs_sim_ctx {
     struct gs_sim_small *small; /* blocks for small allocations (linear.c) */
     void *api;                  /* streams, modules, context-local storage (simulated API side) */
 };
+
+/** Not destroyed (yet). Acquire: pairs with the release at the end of its creation. */
+static inline int gs_context_is_alive(const struct gs_sim_ctx *ctx)
+{
+    return __atomic_load_n(&ctx->alive, __ATOMIC_ACQUIRE) != 0;
+}
 
 /** Context current to the calling thread, or NULL. */
 struct gs_sim_ctx *gs_context_current(void);
@@ -54,7 +60,7 @@ CUresult gs_context_check_device(CUdevice device);
     do {                                                                                           \
         if (GS_UNLIKELY(!var))                                                                     \
             return CUDA_ERROR_INVALID_CONTEXT;                                                     \
-        if (GS_UNLIKELY(!var->alive))                                                              \
+        if (GS_UNLIKELY(!gs_context_is_alive(var)))                                                \
             return CUDA_ERROR_CONTEXT_IS_DESTROYED;                                                \
     } while (0)
 

@@ -127,7 +127,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
         return CUDA_SUCCESS;
     gs_stream_await(e->card, e->tag, e->host_seq);
     note_done(e);
-    if (e->ctx && e->ctx->alive)
+    if (e->ctx && gs_context_is_alive(e->ctx))
         gs_memory_synchronized(e->ctx);
     return CUDA_SUCCESS;
 }

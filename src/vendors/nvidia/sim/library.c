@@ -232,7 +232,7 @@ CUresult gs_library_function(struct gs_function *kernel, struct gs_function **re
 {
     struct gs_module *m;
     struct gs_sim_ctx *ctx = gs_context_current();
-    if (!ctx || !ctx->alive)
+    if (!ctx || !gs_context_is_alive(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     CUresult r = module_of(kernel->library, ctx, &m);
     return r ? r : gs_module_function(m, kernel->name, ret);

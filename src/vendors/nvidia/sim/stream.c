@@ -87,7 +87,7 @@ struct gs_stream *gs_stream_of(CUstream h, CUresult *ret_error)
     }
     struct gs_sim_ctx *ctx = gs_context_current();
     *ret_error = CUDA_ERROR_INVALID_CONTEXT;
-    if (!ctx || !ctx->alive || !ctx->api)
+    if (!ctx || !gs_context_is_alive(ctx) || !ctx->api)
         return NULL;
     s = h == GS_STREAM_PER_THREAD ? own_stream(ctx) : legacy_stream(ctx);
     if (!s)
