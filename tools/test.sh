@@ -65,13 +65,13 @@ suite_clients() {
     run_pytest clients tests/clients
 }
 suite_crash() {
-    tools/build.sh steps
+    tools/build.sh steps crash
     run_meson crash crash build/steps
 }
 suite_sanitize() {
     local kind
     for kind in asan tsan; do
-        tools/build.sh $kind
+        tools/build.sh $kind unit
         run_meson "$kind" unit "build/$kind"
     done
 }

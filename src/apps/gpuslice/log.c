@@ -90,7 +90,7 @@ static void drop_oldest(int ended_fd)
         n++;
         if (!oldest[0] || st.st_mtim.tv_sec < when.tv_sec ||
             (st.st_mtim.tv_sec == when.tv_sec && st.st_mtim.tv_nsec < when.tv_nsec)) {
-            (void)snprintf(oldest, sizeof(oldest), "%s", entry->d_name);
+            memcpy(oldest, entry->d_name, strlen(entry->d_name) + 1); /* fits: see above */
             when = st.st_mtim;
         }
     }
