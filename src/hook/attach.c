@@ -1,4 +1,5 @@
 #include "hook/attach.h"
+#include "hook/self.h"
 
 #include <errno.h>
 #include <string.h>
@@ -13,28 +14,7 @@
 #include "hook/slot.h"
 #include "hook/sys.h"
 
-struct gs_attach_state gs_attach_self;
-
-int gs_attach_fail(enum gs_reason reason, const char *what, uint64_t arg0, uint64_t arg1)
-{
-    struct gs_attach_state *self = &gs_attach_self;
-    struct gs_str name = gs_str_of(what);
-
-    if (self->reason != GS_REASON_NONE)
-        return -ESHUTDOWN; /* the first cause is the one to tell */
-    self->reason = (uint32_t)reason;
-    self->reason_arg[0] = arg0;
-    self->reason_arg[1] = arg1;
-    /* of a long path the end says more */
-    if (name.n >= sizeof(self->reason_what)) {
-        name.p += name.n - (sizeof(self->reason_what) - 1);
-        name.n = sizeof(self->reason_what) - 1;
-    }
-    (void)gs_str_to_field(name, self->reason_what, sizeof(self->reason_what)); /* it fits */
-    return -ESHUTDOWN;
-}
-
-static int find_uuid(const struct gs_attach_state *self, const char *uuid)
+static int find_uuid(const struct gs_self_state *self, const char *uuid)
 {
     for (uint32_t i = 0; i < self->n_mapped; i++) {
         if (strncmp(self->uuid[i], uuid, sizeof(self->uuid[i])) == 0)
@@ -45,7 +25,7 @@ static int find_uuid(const struct gs_attach_state *self, const char *uuid)
 
 /** The quota counts; the ledger shows it to others. From variables the smaller of the two counts,
  * for a process can change its own. */
-static void set_limit(struct gs_attach_state *self, uint32_t i, const struct gs_quota_device *dev,
+static void set_limit(struct gs_self_state *self, uint32_t i, const struct gs_quota_device *dev,
                       bool from_env)
 {
     uint64_t shown = gs_atomic_load(&self->device[i].limit_bytes, __ATOMIC_RELAXED);
@@ -62,7 +42,7 @@ static void set_limit(struct gs_attach_state *self, uint32_t i, const struct gs_
 }
 
 /** Find our devices in the ledger. */
-static int match_devices(struct gs_attach_state *self, const struct gs_quota *quota, bool from_env)
+static int match_devices(struct gs_self_state *self, const struct gs_quota *quota, bool from_env)
 {
     for (uint32_t i = 0; i < self->n_mapped; i++) {
         memcpy(self->uuid[i], self->device[i].uuid, sizeof(self->uuid[i]));
@@ -72,7 +52,7 @@ static int match_devices(struct gs_attach_state *self, const struct gs_quota *qu
         int at = find_uuid(self, quota->device[i].uuid);
 
         if (at < 0)
-            return gs_attach_fail(GS_REASON_LEDGER_STALE, self->path, 0, 0);
+            return gs_self_fail(GS_REASON_LEDGER_STALE, self->path, 0, 0);
         set_limit(self, (uint32_t)at, &quota->device[i], from_env);
     }
     if (!from_env)
@@ -80,27 +60,27 @@ static int match_devices(struct gs_attach_state *self, const struct gs_quota *qu
     return 0;
 }
 
-static int identify(struct gs_attach_state *self)
+static int identify(struct gs_self_state *self)
 {
     struct gs_owner owner;
     int rc = gs_owner_self(&owner);
 
     if (rc < 0)
-        return gs_attach_fail(GS_REASON_NO_PROC, "/proc", (uint64_t)-rc, 0);
+        return gs_self_fail(GS_REASON_NO_PROC, "/proc", (uint64_t)-rc, 0);
     self->pid = owner.pid;
     self->start_ticks = owner.start_ticks;
     self->owner_word = gs_owner_word(&owner);
     return 0;
 }
 
-static int claim(struct gs_attach_state *self)
+static int claim(struct gs_self_state *self)
 {
     int rc = gs_slot_claim();
 
     if (rc == -EUSERS)
-        return gs_attach_fail(GS_REASON_SLOTS_FULL, self->path, GS_LEDGER_SLOTS, 0);
+        return gs_self_fail(GS_REASON_SLOTS_FULL, self->path, GS_LEDGER_SLOTS, 0);
     if (rc < 0)
-        return gs_attach_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
+        return gs_self_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
     gs_mirror_claim();
     return 0;
 }
@@ -114,12 +94,12 @@ static void open_for_ring(void)
 }
 
 /** The list of cards will be there when the program has initialised the driver. */
-static bool is_early(const struct gs_attach_state *self)
+static bool is_early(const struct gs_self_state *self)
 {
     return self->reason == GS_REASON_NO_CARDS && self->reason_arg[0] == EAGAIN;
 }
 
-static int attach(struct gs_attach_state *self, struct gs_quota *quota)
+static int attach(struct gs_self_state *self, struct gs_quota *quota)
 {
     bool from_env;
     int rc = gs_limits_read(quota, &from_env);
@@ -142,7 +122,7 @@ static int attach(struct gs_attach_state *self, struct gs_quota *quota)
 int gs_attach(void)
 {
     static struct gs_quota quota; /* 7 KiB; the engine calls us once at a time */
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     int saved_errno = errno;
     int rc;
 
@@ -150,13 +130,13 @@ int gs_attach(void)
     self->reason = GS_REASON_NONE;
     rc = attach(self, &quota);
     if (rc == 0) {
-        self->state = GS_ATTACH_READY;
+        self->state = GS_SELF_READY;
         self->n_devices = self->n_mapped;
     } else if (quota.fail == GS_FAIL_OPEN) {
-        self->state = GS_ATTACH_OPEN;
+        self->state = GS_SELF_OPEN;
         rc = 1;
     } else {
-        self->state = GS_ATTACH_CLOSED;
+        self->state = GS_SELF_CLOSED;
         rc = -ESHUTDOWN;
     }
     if (is_early(self))
@@ -170,7 +150,7 @@ int gs_attach(void)
 
 void gs_attach_forget(void)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     int saved_errno = errno;
 
     gs_file_close();
@@ -180,12 +160,12 @@ void gs_attach_forget(void)
 
 int gs_attach_device(const char *uuid)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
     int at;
 
-    if (self->state == GS_ATTACH_OPEN)
+    if (self->state == GS_SELF_OPEN)
         return -ENOENT;
-    if (self->state != GS_ATTACH_READY)
+    if (self->state != GS_SELF_READY)
         return -ESHUTDOWN;
     at = find_uuid(self, uuid);
     return at >= 0 && self->limit_bytes[at] == 0 ? -ENODEV : at;
@@ -193,15 +173,15 @@ int gs_attach_device(const char *uuid)
 
 uint32_t gs_attach_n_devices(void)
 {
-    return gs_attach_self.n_devices;
+    return gs_self.n_devices;
 }
 
 const char *gs_attach_uuid(uint32_t dev)
 {
-    return dev < gs_attach_self.n_devices ? gs_attach_self.uuid[dev] : NULL;
+    return dev < gs_self.n_devices ? gs_self.uuid[dev] : NULL;
 }
 
 enum gs_reason gs_attach_reason(void)
 {
-    return (enum gs_reason)gs_attach_self.reason;
+    return (enum gs_reason)gs_self.reason;
 }

@@ -9,8 +9,8 @@
 #include "contract/env.h"
 #include "contract/ledger.h"
 #include "core/atomics.h"
-#include "hook/attach.h"
 #include "hook/mirror.h"
+#include "hook/self.h"
 #include "hook/step.h"
 #include "hook/sys.h"
 
@@ -47,7 +47,7 @@ static int open_folder(const char *path, bool is_default, const char **ret_name)
 {
     const char *slash = strrchr(path, '/');
     int flags = O_PATH | O_DIRECTORY | O_CLOEXEC | (is_default ? O_NOFOLLOW : 0);
-    char folder[sizeof(gs_attach_self.path)];
+    char folder[sizeof(gs_self.path)];
     struct stat st;
     int fd;
 
@@ -134,14 +134,14 @@ static int allocate(int fd, uint64_t bytes)
     return rc;
 }
 
-static int map(struct gs_attach_state *self, uint32_t n_devices)
+static int map(struct gs_self_state *self, uint32_t n_devices)
 {
     uint64_t bytes = gs_ledger_file_bytes(n_devices);
     char *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, 0);
     struct stat st;
 
     if (base == MAP_FAILED)
-        return gs_attach_fail(GS_REASON_LEDGER_MAP, self->path, (uint64_t)errno, 0);
+        return gs_self_fail(GS_REASON_LEDGER_MAP, self->path, (uint64_t)errno, 0);
     self->region = (struct gs_hami_region *)(void *)base;
     self->ledger = (struct gs_ledger *)(void *)(base + GS_LEDGER_OFFSET);
     self->device = (struct gs_ledger_device *)(void *)(self->ledger + 1);
@@ -155,14 +155,14 @@ static int map(struct gs_attach_state *self, uint32_t n_devices)
 }
 
 /** Under the creation lock: the file is empty, or was left unfinished. */
-static int create(struct gs_attach_state *self, const struct gs_quota *quota)
+static int create(struct gs_self_state *self, const struct gs_quota *quota)
 {
     uint64_t bytes = gs_ledger_file_bytes(quota->n_devices);
     int rc = allocate(self->fd, bytes);
 
     if (rc < 0) {
         (void)GS_SYS(SYS_ftruncate, self->fd, (off_t)0); /* give back what was taken */
-        return gs_attach_fail(GS_REASON_LEDGER_SPACE, self->path, (uint64_t)-rc, bytes);
+        return gs_self_fail(GS_REASON_LEDGER_SPACE, self->path, (uint64_t)-rc, bytes);
     }
     GS_STEP("create.allocated");
     rc = map(self, quota->n_devices);
@@ -201,7 +201,7 @@ static int lock_creation(int fd)
     return rc == -EAGAIN || rc == -EACCES ? -ETIMEDOUT : rc;
 }
 
-static int open_or_create(struct gs_attach_state *self, const struct gs_quota *quota)
+static int open_or_create(struct gs_self_state *self, const struct gs_quota *quota)
 {
     uint32_t n_devices;
     int rc = gs_ledger_check(self->fd, &n_devices);
@@ -211,7 +211,7 @@ static int open_or_create(struct gs_attach_state *self, const struct gs_quota *q
     if (rc == -ENODATA && quota != NULL) {
         rc = lock_creation(self->fd);
         if (rc < 0)
-            return gs_attach_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
+            return gs_self_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
         GS_STEP("create.locked");
         rc = gs_ledger_check(self->fd, &n_devices);
         if (rc == 0)
@@ -222,21 +222,21 @@ static int open_or_create(struct gs_attach_state *self, const struct gs_quota *q
         if (rc == 0 || rc == -ESHUTDOWN)
             return rc;
     }
-    return gs_attach_fail(GS_REASON_LEDGER_FOREIGN, self->path, (uint64_t)-rc, 0);
+    return gs_self_fail(GS_REASON_LEDGER_FOREIGN, self->path, (uint64_t)-rc, 0);
 }
 
 int gs_file_open(const struct gs_quota *quota)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     bool is_default;
     int rc = choose_path(self->path, sizeof(self->path), &is_default);
 
     if (rc == 0)
         rc = open_file(self->path, is_default, quota != NULL);
     if (rc == -EPERM && is_default)
-        return gs_attach_fail(GS_REASON_LEDGER_FOLDER, self->path, EPERM, 0);
+        return gs_self_fail(GS_REASON_LEDGER_FOLDER, self->path, EPERM, 0);
     if (rc < 0)
-        return gs_attach_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
+        return gs_self_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
     self->fd = rc;
     rc = open_or_create(self, quota);
     if (rc < 0)
@@ -246,7 +246,7 @@ int gs_file_open(const struct gs_quota *quota)
 
 void gs_file_close(void)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     if (self->region != NULL)
         (void)munmap(self->region, self->map_bytes); /* our own mapping */

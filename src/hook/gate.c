@@ -4,9 +4,9 @@
 
 #include "core/atomics.h"
 #include "core/size.h"
-#include "hook/attach.h"
 #include "hook/mirror.h"
 #include "hook/ring.h"
+#include "hook/self.h"
 #include "hook/slot.h"
 #include "hook/spin.h"
 #include "hook/step.h"
@@ -43,7 +43,7 @@ static uint64_t clamp(uint64_t n, uint64_t max)
  * in that order, so that none is missed. Sequentially consistent loads: with the announcement
  * before them they are the two halves of a Dekker handshake, of two racing announcers one sees the
  * other. */
-static void add_slots(const struct gs_attach_state *self, uint32_t dev, struct tally *tally)
+static void add_slots(const struct gs_self_state *self, uint32_t dev, struct tally *tally)
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t n =
@@ -64,7 +64,7 @@ static void add_slots(const struct gs_attach_state *self, uint32_t dev, struct t
     }
 }
 
-static void add_shares(const struct gs_attach_state *self, uint32_t dev, struct tally *tally)
+static void add_shares(const struct gs_self_state *self, uint32_t dev, struct tally *tally)
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t n =
@@ -79,7 +79,7 @@ static void add_shares(const struct gs_attach_state *self, uint32_t dev, struct 
 }
 
 /** Announced, held, extra and shared bytes of the device. */
-static struct tally add_all(const struct gs_attach_state *self, uint32_t dev)
+static struct tally add_all(const struct gs_self_state *self, uint32_t dev)
 {
     struct tally tally = {0, 0, false, false, false};
 
@@ -91,7 +91,7 @@ static struct tally add_all(const struct gs_attach_state *self, uint32_t dev)
 }
 
 /** A share whose bytes are on the move now. */
-static bool is_share_moving(const struct gs_attach_state *self)
+static bool is_share_moving(const struct gs_self_state *self)
 {
     uint64_t n =
         clamp(gs_atomic_load(&self->ledger->head.share_high, __ATOMIC_SEQ_CST), GS_LEDGER_SHARES);
@@ -105,7 +105,7 @@ static bool is_share_moving(const struct gs_attach_state *self)
     return false;
 }
 
-static struct tally count(const struct gs_attach_state *self, uint32_t dev)
+static struct tally count(const struct gs_self_state *self, uint32_t dev)
 {
     uint64_t moves = gs_atomic_load(&self->ledger->head.share_moves, __ATOMIC_SEQ_CST);
     struct tally tally = add_all(self, dev);
@@ -119,15 +119,14 @@ static struct tally count(const struct gs_attach_state *self, uint32_t dev)
     return tally;
 }
 
-static uint64_t *charge_word(const struct gs_attach_state *self, uint32_t dev,
-                             enum gs_charge charge)
+static uint64_t *charge_word(const struct gs_self_state *self, uint32_t dev, enum gs_charge charge)
 {
     struct gs_ledger_device *d = &self->device[dev];
 
     return charge == GS_CHARGE_HELD ? &d->held[self->slot] : &d->extra[self->slot];
 }
 
-static void mirror(struct gs_attach_state *self, uint32_t dev)
+static void mirror(struct gs_self_state *self, uint32_t dev)
 {
     struct gs_ledger_device *d = &self->device[dev];
 
@@ -136,8 +135,7 @@ static void mirror(struct gs_attach_state *self, uint32_t dev)
 }
 
 /** Add to our own sum; we are its only writer and hold the device's spin. */
-static void add_own(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
-                    enum gs_charge charge)
+static void add_own(struct gs_self_state *self, uint32_t dev, uint64_t bytes, enum gs_charge charge)
 {
     uint64_t *word = charge_word(self, dev, charge);
 
@@ -149,19 +147,19 @@ static void add_own(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
 /** Announce. A full barrier stands between this store and the loads of the count that follows; the
  *  exchange-like add has it (seq_cst read-modify-write). The word is 0 before: one announcer at a
  * time. */
-static void announce(struct gs_attach_state *self, uint32_t dev, uint64_t bytes)
+static void announce(struct gs_self_state *self, uint32_t dev, uint64_t bytes)
 {
     (void)gs_atomic_add(&self->device[dev].pending[self->slot], bytes, __ATOMIC_SEQ_CST);
 }
 
-static void withdraw(struct gs_attach_state *self, uint32_t dev)
+static void withdraw(struct gs_self_state *self, uint32_t dev)
 {
     /* release: pairs with the load of pending in add_slots, orders the sums before it */
     gs_atomic_store(&self->device[dev].pending[self->slot], 0, __ATOMIC_RELEASE);
 }
 
 /** Wait until no lower slot announces. 0, or -EAGAIN when one stood still. */
-static int wait_lower(const struct gs_attach_state *self, uint32_t dev, struct gs_sys_wait *wait)
+static int wait_lower(const struct gs_self_state *self, uint32_t dev, struct gs_sys_wait *wait)
 {
     for (uint32_t i = 0; i < self->slot; i++) {
         while (gs_atomic_load(&self->device[dev].pending[i], __ATOMIC_SEQ_CST) != 0) {
@@ -175,8 +173,8 @@ static int wait_lower(const struct gs_attach_state *self, uint32_t dev, struct g
 /** One attempt under the device's spin: 0 granted; -ENOMEM no room and nobody else was announcing;
  *  -EAGAIN another process stands in the way and does not move. *ret_seen: all there was, ours
  * included. */
-static int attempt(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
-                   enum gs_charge charge, uint64_t *ret_seen)
+static int attempt(struct gs_self_state *self, uint32_t dev, uint64_t bytes, enum gs_charge charge,
+                   uint64_t *ret_seen)
 {
     struct gs_sys_wait wait = {0, 0};
     struct tally tally;
@@ -218,8 +216,8 @@ static int attempt(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
     return rc;
 }
 
-static int reserve(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
-                   enum gs_charge charge, uint64_t *ret_seen)
+static int reserve(struct gs_self_state *self, uint32_t dev, uint64_t bytes, enum gs_charge charge,
+                   uint64_t *ret_seen)
 {
     uint64_t limit = self->limit_bytes[dev];
     int rc = 0;
@@ -237,7 +235,7 @@ static int reserve(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
     return rc;
 }
 
-static void refuse(struct gs_attach_state *self, uint32_t dev, enum gs_reason reason,
+static void refuse(struct gs_self_state *self, uint32_t dev, enum gs_reason reason,
                    const char *what, const uint64_t arg[4])
 {
     (void)gs_atomic_add(&self->ledger->head.refusals, 1, __ATOMIC_RELAXED);
@@ -247,7 +245,7 @@ static void refuse(struct gs_attach_state *self, uint32_t dev, enum gs_reason re
 
 /** The first attempt found no room: look for dead processes and try again, once for a plain
  * refusal, for a while where another process is in the way. */
-static int reserve_slow(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
+static int reserve_slow(struct gs_self_state *self, uint32_t dev, uint64_t bytes,
                         enum gs_charge charge, const char *what)
 {
     struct gs_sys_wait wait = {GS_SYS_WAIT_SPINS + GS_SYS_WAIT_YIELDS, 0};
@@ -268,11 +266,11 @@ static int reserve_slow(struct gs_attach_state *self, uint32_t dev, uint64_t byt
 }
 
 /** No such device here: no grant, no ledger, or a slice that does not hold anything. */
-static int reserve_unusable(struct gs_attach_state *self, uint32_t dev, const char *what)
+static int reserve_unusable(struct gs_self_state *self, uint32_t dev, const char *what)
 {
-    if (self->state == GS_ATTACH_OPEN)
+    if (self->state == GS_SELF_OPEN)
         return 0;
-    if (self->state == GS_ATTACH_READY) {
+    if (self->state == GS_SELF_READY) {
         gs_ring_log(GS_REASON_NOT_GRANTED, dev, what, NULL);
         return -ENODEV;
     }
@@ -283,7 +281,7 @@ static int reserve_unusable(struct gs_attach_state *self, uint32_t dev, const ch
 
 int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     uint64_t seen;
 
     if (GS_UNLIKELY(dev >= self->n_devices))
@@ -300,17 +298,17 @@ int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const c
 
 int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     uint64_t seen;
 
     if (GS_UNLIKELY(dev >= self->n_devices))
-        return self->state == GS_ATTACH_OPEN ? 0 : -ENODEV;
+        return self->state == GS_SELF_OPEN ? 0 : -ENODEV;
     return reserve(self, dev, bytes, charge, &seen) == 0 ? 0 : -ENOMEM;
 }
 
 void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     uint64_t *word;
     uint64_t had;
 
@@ -333,7 +331,7 @@ void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 
 void gs_gate_force(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     if (GS_UNLIKELY(dev >= self->n_devices))
         return;
@@ -345,7 +343,7 @@ void gs_gate_force(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 
 /** Bytes of other slots may belong to the dead, whom only a system call can tell: ask now and then.
  */
-static bool is_query_reap_due(struct gs_attach_state *self)
+static bool is_query_reap_due(struct gs_self_state *self)
 {
     uint64_t now = gs_sys_clock_ns(CLOCK_MONOTONIC_COARSE) / 1000000;
     uint64_t due = __atomic_load_n(&self->query_reap_ms, __ATOMIC_RELAXED);
@@ -358,7 +356,7 @@ static bool is_query_reap_due(struct gs_attach_state *self)
 
 uint64_t gs_gate_used(uint32_t dev)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     uint64_t own, used;
 
     if (GS_UNLIKELY(dev >= self->n_devices))
@@ -372,7 +370,7 @@ uint64_t gs_gate_used(uint32_t dev)
 
 uint64_t gs_gate_own(uint32_t dev, enum gs_charge charge)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
 
     if (GS_UNLIKELY(dev >= self->n_devices))
         return 0;
@@ -381,16 +379,16 @@ uint64_t gs_gate_own(uint32_t dev, enum gs_charge charge)
 
 uint64_t gs_gate_limit(uint32_t dev)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
 
     if (GS_LIKELY(dev < self->n_devices))
         return self->limit_bytes[dev];
-    return self->state == GS_ATTACH_OPEN ? UINT64_MAX : 0;
+    return self->state == GS_SELF_OPEN ? UINT64_MAX : 0;
 }
 
 void gs_gate_set_context_bytes(uint32_t dev, uint64_t bytes)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
 
     if (dev < self->n_devices)
         gs_atomic_store(&self->device[dev].context_bytes, bytes, __ATOMIC_RELAXED);
@@ -398,7 +396,7 @@ void gs_gate_set_context_bytes(uint32_t dev, uint64_t bytes)
 
 uint64_t gs_gate_context_bytes(uint32_t dev)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
 
     return dev < self->n_devices
                ? gs_atomic_load(&self->device[dev].context_bytes, __ATOMIC_RELAXED)
@@ -407,7 +405,7 @@ uint64_t gs_gate_context_bytes(uint32_t dev)
 
 void gs_gate_set_physical_bytes(uint32_t dev, uint64_t bytes)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
 
     if (dev < self->n_devices)
         gs_atomic_store(&self->device[dev].physical_bytes, bytes, __ATOMIC_RELAXED);
@@ -415,7 +413,7 @@ void gs_gate_set_physical_bytes(uint32_t dev, uint64_t bytes)
 
 uint64_t gs_gate_physical_bytes(uint32_t dev)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
 
     return dev < self->n_devices
                ? gs_atomic_load(&self->device[dev].physical_bytes, __ATOMIC_RELAXED)

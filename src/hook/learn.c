@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "core/atomics.h"
-#include "hook/attach.h"
 #include "hook/gate.h"
+#include "hook/self.h"
 #include "hook/slot.h"
 #include "hook/step.h"
 #include "hook/sys.h"
@@ -14,7 +14,7 @@
 #define TURN_WAIT_US 5000000u
 
 /** Take the turn if it is free or its owner is dead. 1 ours, 0 not. */
-static int take_turn(const struct gs_attach_state *self, uint64_t *turn)
+static int take_turn(const struct gs_self_state *self, uint64_t *turn)
 {
     uint64_t owner = gs_atomic_load(turn, __ATOMIC_ACQUIRE);
 
@@ -25,7 +25,7 @@ static int take_turn(const struct gs_attach_state *self, uint64_t *turn)
 
 int gs_learn_begin(uint32_t dev)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
     struct gs_sys_wait wait = {0, 0};
     uint64_t *turn;
 
@@ -50,7 +50,7 @@ int gs_learn_begin(uint32_t dev)
 
 void gs_learn_end(uint32_t dev)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
     uint64_t owner = self->owner_word;
 
     if (dev < self->n_devices)

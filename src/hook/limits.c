@@ -6,8 +6,8 @@
 
 #include "contract/env.h"
 #include "core/size.h"
-#include "hook/attach.h"
 #include "hook/engine.h"
+#include "hook/self.h"
 #include "hook/sys.h"
 
 /** The file's text into buf. Returns its length or -errno. */
@@ -48,12 +48,12 @@ static int from_folder(int dir, const char *name, struct gs_quota *ret_quota)
     int rc;
 
     if (n < 0)
-        return gs_attach_fail(GS_REASON_QUOTA_UNREADABLE, name, (uint64_t)-n, 0);
+        return gs_self_fail(GS_REASON_QUOTA_UNREADABLE, name, (uint64_t)-n, 0);
     rc = gs_quota_parse((struct gs_str){text, (size_t)n}, ret_quota, &line);
     if (rc < 0) {
         if (line <= 3)
             ret_quota->fail = GS_FAIL_CLOSED;
-        return gs_attach_fail(GS_REASON_QUOTA_BAD, name, line, 0);
+        return gs_self_fail(GS_REASON_QUOTA_BAD, name, line, 0);
     }
     return 0;
 }
@@ -114,7 +114,7 @@ static int from_variable(const char *name, uint32_t i,
     if (value == NULL)
         return 0;
     if (parse(gs_str_of(value), ret) < 0)
-        return gs_attach_fail(GS_REASON_ENV_BAD, full, 0, 0);
+        return gs_self_fail(GS_REASON_ENV_BAD, full, 0, 0);
     return 1;
 }
 
@@ -128,7 +128,7 @@ static int card_limits(uint32_t i, struct gs_quota_device *dev)
         const char *value = getenv(GS_ENV_CONTAINER_MEM);
 
         if (value != NULL && parse_limit(gs_str_of(value), &dev->limit_bytes) < 0)
-            return gs_attach_fail(GS_REASON_ENV_BAD, GS_ENV_CONTAINER_MEM, 0, 0);
+            return gs_self_fail(GS_REASON_ENV_BAD, GS_ENV_CONTAINER_MEM, 0, 0);
         rc = value != NULL;
     }
     if (rc > 0 && from_variable(GS_ENV_SM_LIMIT, i, parse_pct, &pct) < 0)
@@ -155,11 +155,10 @@ static int from_env(struct gs_quota *ret_quota)
     int n;
 
     if (!is_any_variable_set())
-        return gs_attach_fail(GS_REASON_NO_QUOTA, "", 0, 0);
+        return gs_self_fail(GS_REASON_NO_QUOTA, "", 0, 0);
     n = gs_hook_vendor.enumerate(cards, GS_LEDGER_DEVICES);
     if (n <= 0)
-        return gs_attach_fail(GS_REASON_NO_CARDS, gs_hook_vendor.name, (uint64_t)(n < 0 ? -n : 0),
-                              0);
+        return gs_self_fail(GS_REASON_NO_CARDS, gs_hook_vendor.name, (uint64_t)(n < 0 ? -n : 0), 0);
     for (int i = 0; i < n && i < (int)GS_LEDGER_DEVICES; i++) {
         struct gs_quota_device *dev = &ret_quota->device[ret_quota->n_devices];
         int rc = card_limits((uint32_t)i, dev);
@@ -173,7 +172,7 @@ static int from_env(struct gs_quota *ret_quota)
         ret_quota->n_devices++;
     }
     if (ret_quota->n_devices == 0)
-        return gs_attach_fail(GS_REASON_NO_QUOTA, "", 0, 0);
+        return gs_self_fail(GS_REASON_NO_QUOTA, "", 0, 0);
     return 0;
 }
 
@@ -194,7 +193,7 @@ int gs_limits_read(struct gs_quota *ret_quota, bool *ret_from_env)
         dir = gs_sys_openat(AT_FDCWD, name, flags, 0);
     }
     if (dir < 0)
-        return gs_attach_fail(GS_REASON_QUOTA_UNREADABLE, name, (uint64_t)-dir, 0);
+        return gs_self_fail(GS_REASON_QUOTA_UNREADABLE, name, (uint64_t)-dir, 0);
     rc = from_folder(dir, name, ret_quota);
     gs_sys_close(dir);
     return rc;

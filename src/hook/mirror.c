@@ -33,7 +33,7 @@ void gs_mirror_create(struct gs_hami_region *region, const struct gs_ledger *led
 void gs_mirror_limit(uint32_t dev, uint64_t limit_bytes)
 {
     if (dev < GS_HAMI_DEVICES)
-        __atomic_store_n(&gs_attach_self.region->limit_bytes[dev], hami_limit(limit_bytes),
+        __atomic_store_n(&gs_self.region->limit_bytes[dev], hami_limit(limit_bytes),
                          __ATOMIC_RELAXED);
 }
 
@@ -50,7 +50,7 @@ static void raise_n_slots(struct gs_hami_region *region, uint32_t slot)
 
 void gs_mirror_claim(void)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     self->mirror = &self->region->slot[self->slot];
     memset(self->mirror, 0, sizeof(*self->mirror));
@@ -61,7 +61,7 @@ void gs_mirror_claim(void)
 
 void gs_mirror_wipe(uint32_t slot)
 {
-    struct gs_hami_slot *m = &gs_attach_self.region->slot[slot];
+    struct gs_hami_slot *m = &gs_self.region->slot[slot];
 
     __atomic_store_n(&m->status, 0, __ATOMIC_RELEASE);
     for (uint32_t i = 0; i < GS_HAMI_DEVICES; i++) {
@@ -77,7 +77,7 @@ void gs_mirror_wipe(uint32_t slot)
 }
 
 /** One pass; false when everything was right already. */
-static bool settle_once(struct gs_attach_state *self, uint32_t dev)
+static bool settle_once(struct gs_self_state *self, uint32_t dev)
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t n = __atomic_load_n(&self->ledger->head.share_high, __ATOMIC_ACQUIRE);
@@ -109,7 +109,7 @@ static bool settle_once(struct gs_attach_state *self, uint32_t dev)
 
 void gs_mirror_settle(uint32_t dev)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     /* several processes may settle at once: each looks again after its last store, so that the last
      * store of all is of the present */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "hook/attach.h"
+#include "hook/self.h"
 
 struct gs_hami_region;
 
@@ -22,7 +22,7 @@ void gs_mirror_wipe(uint32_t slot);
 void gs_mirror_settle(uint32_t dev);
 
 /** Our sums on `dev` changed; the caller holds self->spin[dev]. */
-static inline void gs_mirror_use(struct gs_attach_state *self, uint32_t dev, uint64_t held,
+static inline void gs_mirror_use(struct gs_self_state *self, uint32_t dev, uint64_t held,
                                  uint64_t extra)
 {
     struct gs_hami_memory *mem;

@@ -8,7 +8,7 @@
 #include "contract/env.h"
 #include "core/atomics.h"
 #include "core/size.h"
-#include "hook/attach.h"
+#include "hook/self.h"
 #include "hook/sys.h"
 
 static char log_path[256]; /**< empty: none, or log_fd */
@@ -90,7 +90,7 @@ static void write_ring(struct gs_ledger *ledger, const struct gs_ledger_event *e
 
 void gs_ring_log(enum gs_reason reason, uint32_t dev, const char *what, const uint64_t arg[4])
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     struct gs_str name = gs_str_of(what);
     struct gs_ledger_event event = {
         .time_ns = gs_sys_clock_ns(CLOCK_REALTIME),

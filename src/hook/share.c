@@ -5,9 +5,9 @@
 #include "core/atomics.h"
 #include "core/hash.h"
 #include "core/size.h"
-#include "hook/attach.h"
 #include "hook/mirror.h"
 #include "hook/ring.h"
+#include "hook/self.h"
 #include "hook/slot.h"
 #include "hook/spin.h"
 #include "hook/step.h"
@@ -77,7 +77,7 @@ struct gs_share_key gs_share_key_of(const void *bytes, uint32_t n)
 
 uint32_t gs_share_carrier(uint32_t id)
 {
-    struct gs_ledger_share *s = &gs_attach_self.ledger->share[id];
+    struct gs_ledger_share *s = &gs_self.ledger->share[id];
     uint32_t creator = __atomic_load_n(&s->creator, __ATOMIC_RELAXED);
 
     if (creator < GS_LEDGER_SLOTS && has_holder(s, creator))
@@ -94,7 +94,7 @@ uint32_t gs_share_carrier(uint32_t id)
 /** Zero the bytes and free the entry, which is CLAIMED or DYING for a slot we act for. */
 static void finish(struct gs_ledger_share *s, uint32_t id, uint64_t state)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     (void)gs_atomic_add(&self->ledger->head.share_moves, 1, __ATOMIC_SEQ_CST);
     /* all devices: a claimer killed early has not written which one */
@@ -108,7 +108,7 @@ static void finish(struct gs_ledger_share *s, uint32_t id, uint64_t state)
 /** Free a LIVE entry that nobody holds, acting for `slot`. */
 static void collect(uint32_t id, uint32_t slot)
 {
-    struct gs_ledger_share *s = &gs_attach_self.ledger->share[id];
+    struct gs_ledger_share *s = &gs_self.ledger->share[id];
     uint64_t state = gs_atomic_load(&s->state, __ATOMIC_SEQ_CST);
     uint64_t dying;
 
@@ -128,7 +128,7 @@ static void collect(uint32_t id, uint32_t slot)
 /** Find a key that is LIVE. Returns the id, or -ENOENT; *ret_state is the state it was found in. */
 static int find(struct gs_share_key key, uint64_t *ret_state)
 {
-    struct gs_ledger *ledger = gs_attach_self.ledger;
+    struct gs_ledger *ledger = gs_self.ledger;
     uint32_t n = share_high(ledger);
 
     for (uint32_t i = 0; i < n; i++) {
@@ -157,7 +157,7 @@ static void raise_high(struct gs_ledger *ledger, uint32_t id)
 }
 
 /** Take a FREE entry for ourselves. Returns the id or -ENOSPC. */
-static int claim(struct gs_attach_state *self, uint64_t *ret_state)
+static int claim(struct gs_self_state *self, uint64_t *ret_state)
 {
     struct gs_ledger *ledger = self->ledger;
 
@@ -179,7 +179,7 @@ static int claim(struct gs_attach_state *self, uint64_t *ret_state)
 
 /** Move bytes from our `held` into entry `id`, which is CLAIMED by us: counted twice for a moment,
  *  never missed. */
-static void move_bytes(struct gs_attach_state *self, uint32_t dev, uint64_t bytes, uint32_t id)
+static void move_bytes(struct gs_self_state *self, uint32_t dev, uint64_t bytes, uint32_t id)
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t had;
@@ -201,7 +201,7 @@ static void move_bytes(struct gs_attach_state *self, uint32_t dev, uint64_t byte
 }
 
 /** Take an entry and fill it: CLAIMED and held by us. Returns the id or -ENOSPC. */
-static int begin(struct gs_attach_state *self, uint32_t device, uint32_t creator,
+static int begin(struct gs_self_state *self, uint32_t device, uint32_t creator,
                  struct gs_share_key key, uint64_t *ret_state)
 {
     struct gs_ledger_share *s;
@@ -220,7 +220,7 @@ static int begin(struct gs_attach_state *self, uint32_t device, uint32_t creator
     return id;
 }
 
-static void go_live(struct gs_attach_state *self, uint32_t id, uint64_t state)
+static void go_live(struct gs_self_state *self, uint32_t id, uint64_t state)
 {
     gs_atomic_store(&self->ledger->share[id].state,
                     state_of(generation_of(state), 0, GS_SHARE_LIVE), __ATOMIC_SEQ_CST);
@@ -228,7 +228,7 @@ static void go_live(struct gs_attach_state *self, uint32_t id, uint64_t state)
     self->share_refs[id] = 1;
 }
 
-static int publish(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
+static int publish(struct gs_self_state *self, uint32_t dev, uint64_t bytes,
                    struct gs_share_key key)
 {
     uint64_t state;
@@ -247,7 +247,7 @@ static int publish(struct gs_attach_state *self, uint32_t dev, uint64_t bytes,
 
 int gs_share_publish(uint32_t dev, uint64_t bytes, struct gs_share_key key)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     int id;
 
     if (dev >= self->n_devices)
@@ -261,7 +261,7 @@ int gs_share_publish(uint32_t dev, uint64_t bytes, struct gs_share_key key)
 }
 
 /** Take our bit off an entry that we did not get to hold. */
-static void withdraw(struct gs_attach_state *self, uint32_t id)
+static void withdraw(struct gs_self_state *self, uint32_t id)
 {
     if (self->share_refs[id] != 0)
         return;
@@ -271,7 +271,7 @@ static void withdraw(struct gs_attach_state *self, uint32_t id)
 
 /** Each reference to a name is one to the share behind it as well, so that a share outlives its
  * names in every process. */
-static int name(struct gs_attach_state *self, uint32_t id, struct gs_share_key key)
+static int name(struct gs_self_state *self, uint32_t id, struct gs_share_key key)
 {
     uint64_t behind = gs_atomic_load(&self->ledger->share[id].state, __ATOMIC_SEQ_CST);
     uint64_t state;
@@ -293,7 +293,7 @@ static int name(struct gs_attach_state *self, uint32_t id, struct gs_share_key k
 
 int gs_share_name(int id, struct gs_share_key key)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     int other = -ENOENT;
 
     if (self->n_devices == 0 || id < 0 || (uint32_t)id >= GS_LEDGER_SHARES)
@@ -309,7 +309,7 @@ int gs_share_name(int id, struct gs_share_key key)
 
 /** Set our bit on entry `id`, found as `state`, and see whether it stood. 0 joined; -ENOENT it is
  * gone; -EAGAIN its last holder is leaving at this moment and does not get on with it. */
-static int join_found(struct gs_attach_state *self, uint32_t id, uint64_t state)
+static int join_found(struct gs_self_state *self, uint32_t id, uint64_t state)
 {
     struct gs_ledger_share *s = &self->ledger->share[id];
     uint64_t live = state_of(generation_of(state), 0, GS_SHARE_LIVE);
@@ -335,7 +335,7 @@ static int join_found(struct gs_attach_state *self, uint32_t id, uint64_t state)
 }
 
 /** The share behind a name; GS_LEDGER_SHARES for an entry that has bytes of its own. */
-static uint32_t behind(const struct gs_attach_state *self, uint32_t id)
+static uint32_t behind(const struct gs_self_state *self, uint32_t id)
 {
     uint32_t device = __atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED);
     uint32_t other = device & ~GS_SHARE_NAME;
@@ -344,7 +344,7 @@ static uint32_t behind(const struct gs_attach_state *self, uint32_t id)
 }
 
 /** We hold the name `id`: hold what it names too. Returns as join_found. */
-static int join_behind(struct gs_attach_state *self, uint32_t id, uint32_t other)
+static int join_behind(struct gs_self_state *self, uint32_t id, uint32_t other)
 {
     uint32_t generation = __atomic_load_n(&self->ledger->share[id].creator, __ATOMIC_RELAXED);
     uint64_t state = gs_atomic_load(&self->ledger->share[other].state, __ATOMIC_SEQ_CST);
@@ -360,7 +360,7 @@ static int join_behind(struct gs_attach_state *self, uint32_t id, uint32_t other
 }
 
 /** HAMi's figures of the card that the bytes are on. */
-static void settle(struct gs_attach_state *self, uint32_t id)
+static void settle(struct gs_self_state *self, uint32_t id)
 {
     uint32_t other = behind(self, id);
 
@@ -369,7 +369,7 @@ static void settle(struct gs_attach_state *self, uint32_t id)
     gs_mirror_settle(__atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED));
 }
 
-static int join(struct gs_attach_state *self, struct gs_share_key key)
+static int join(struct gs_self_state *self, struct gs_share_key key)
 {
     uint64_t state;
     int id, rc = -EAGAIN;
@@ -393,7 +393,7 @@ static int join(struct gs_attach_state *self, struct gs_share_key key)
 
 int gs_share_join(struct gs_share_key key)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     int id;
 
     if (self->n_devices == 0)
@@ -407,12 +407,12 @@ int gs_share_join(struct gs_share_key key)
 /** Take `slot` off entry `id`, acting for it. */
 static void leave(uint32_t id, uint32_t slot)
 {
-    drop_holder(&gs_attach_self.ledger->share[id], slot);
+    drop_holder(&gs_self.ledger->share[id], slot);
     GS_STEP("share.left");
     collect(id, slot);
 }
 
-static void unref(struct gs_attach_state *self, uint32_t id)
+static void unref(struct gs_self_state *self, uint32_t id)
 {
     uint32_t dev = __atomic_load_n(&self->ledger->share[id].device, __ATOMIC_RELAXED);
 
@@ -424,7 +424,7 @@ static void unref(struct gs_attach_state *self, uint32_t id)
 
 void gs_share_leave(int id)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     if (self->n_devices == 0 || id < 0 || (uint32_t)id >= GS_LEDGER_SHARES)
         return;
@@ -441,7 +441,7 @@ void gs_share_leave(int id)
 
 void gs_share_reap(uint32_t slot)
 {
-    struct gs_ledger *ledger = gs_attach_self.ledger;
+    struct gs_ledger *ledger = gs_self.ledger;
     uint32_t n = share_high(ledger);
 
     for (uint32_t i = 0; i < n; i++) {
@@ -465,6 +465,6 @@ void gs_share_reap(uint32_t slot)
         }
         GS_STEP("reap.share");
     }
-    for (uint32_t dev = 0; n > 0 && dev < gs_attach_self.n_mapped; dev++)
+    for (uint32_t dev = 0; n > 0 && dev < gs_self.n_mapped; dev++)
         gs_mirror_settle(dev);
 }

@@ -6,8 +6,8 @@
 #include "contract/owner.h"
 #include "core/atomics.h"
 #include "core/size.h"
-#include "hook/attach.h"
 #include "hook/mirror.h"
+#include "hook/self.h"
 #include "hook/share.h"
 #include "hook/spin.h"
 #include "hook/step.h"
@@ -23,7 +23,7 @@ static uint32_t slot_high(const struct gs_ledger *ledger)
 
 /** Programs close descriptors that are not theirs. Make self->fd the ledger again and take our lock
  *  anew; the old one went with the descriptor. Returns 0 or -errno. */
-static int ensure_fd(struct gs_attach_state *self, bool relock)
+static int ensure_fd(struct gs_self_state *self, bool relock)
 {
     struct stat st;
     int fd;
@@ -55,7 +55,7 @@ bool gs_slot_is_owner_dead(uint64_t owner)
 }
 
 /** Free `slot` if its process is dead. The caller holds reap_spin. */
-static void reap_one(struct gs_attach_state *self, uint32_t slot, struct gs_slot_pass *pass)
+static void reap_one(struct gs_self_state *self, uint32_t slot, struct gs_slot_pass *pass)
 {
     struct gs_ledger_slot *s = &self->ledger->slot[slot];
     uint64_t owner = gs_atomic_load(&s->owner, __ATOMIC_ACQUIRE);
@@ -89,14 +89,14 @@ static void reap_one(struct gs_attach_state *self, uint32_t slot, struct gs_slot
 
 struct gs_slot_pass gs_slot_reap(void)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     struct gs_slot_pass pass = {0, 0};
     uint32_t high;
 
     if (self->ledger == NULL)
         return pass;
     gs_spin_lock(&self->reap_spin.word);
-    if (ensure_fd(self, self->state == GS_ATTACH_READY) == 0) {
+    if (ensure_fd(self, self->state == GS_SELF_READY) == 0) {
         high = slot_high(self->ledger);
         for (uint32_t i = 0; i < high; i++) {
             /* our own byte is ours already: locking and unlocking it would give it away */
@@ -117,7 +117,7 @@ static void raise_high(struct gs_ledger *ledger, uint32_t slot)
     }
 }
 
-static void fill(struct gs_attach_state *self, struct gs_ledger_slot *s)
+static void fill(struct gs_self_state *self, struct gs_ledger_slot *s)
 {
     char comm[16] = {0};
     int fd = gs_sys_openat(AT_FDCWD, "/proc/self/comm", O_RDONLY | O_CLOEXEC, 0);
@@ -138,7 +138,7 @@ static void fill(struct gs_attach_state *self, struct gs_ledger_slot *s)
 }
 
 /** 0 ours; -EBUSY not free; other -errno from the kernel. */
-static int claim_one(struct gs_attach_state *self, uint32_t slot)
+static int claim_one(struct gs_self_state *self, uint32_t slot)
 {
     struct gs_ledger_slot *s = &self->ledger->slot[slot];
     uint64_t free_word = 0;
@@ -169,7 +169,7 @@ static int claim_one(struct gs_attach_state *self, uint32_t slot)
 
 int gs_slot_claim(void)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     self->slot = GS_LEDGER_SLOTS; /* none of the slots is ours to skip */
     (void)gs_slot_reap();         /* what the dead left is then not shown for longer than need be */
@@ -187,7 +187,7 @@ int gs_slot_claim(void)
 }
 
 /** Bytes that `slot` answers for on `dev`: its sums and the shares it carries. */
-static uint64_t use_of(struct gs_attach_state *self, uint32_t slot, uint32_t dev)
+static uint64_t use_of(struct gs_self_state *self, uint32_t slot, uint32_t dev)
 {
     struct gs_ledger_device *d = &self->device[dev];
     uint64_t n = gs_atomic_load(&self->ledger->head.share_high, __ATOMIC_ACQUIRE);
@@ -205,7 +205,7 @@ static uint64_t use_of(struct gs_attach_state *self, uint32_t slot, uint32_t dev
 
 uint32_t gs_slot_list(uint32_t dev, struct gs_slot_use *ret_uses, uint32_t max)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     uint32_t n = 0, high;
 
     if (dev >= self->n_devices)
@@ -230,7 +230,7 @@ uint32_t gs_slot_list(uint32_t dev, struct gs_slot_use *ret_uses, uint32_t max)
 
 void gs_slot_flag(uint32_t flags)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     if (self->n_devices > 0)
         (void)__atomic_fetch_or(&self->ledger->slot[self->slot].flags, flags, __ATOMIC_RELAXED);

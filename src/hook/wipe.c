@@ -1,14 +1,14 @@
 #include "hook/slot.h"
 
 #include "core/atomics.h"
-#include "hook/attach.h"
+#include "hook/self.h"
 #include "hook/step.h"
 
 /* Apart from slot.c so that the explorer can run it without files and locks. */
 
 void gs_slot_wipe(uint32_t slot)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     for (uint32_t dev = 0; dev < self->n_mapped; dev++) {
         struct gs_ledger_device *d = &self->device[dev];

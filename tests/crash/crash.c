@@ -28,6 +28,7 @@
 #include "hook/attach.h"
 #include "hook/engine.h"
 #include "hook/gate.h"
+#include "hook/self.h"
 #include "hook/share.h"
 #include "hook/slot.h"
 #include "hook/step.h"
@@ -301,7 +302,7 @@ static void worker_main(uint32_t index, uint64_t seed)
     rc = gs_attach();
     end(&w);
     if (rc != 0)
-        note_error("attach", gs_attach_reason(), gs_attach_self.reason_arg[0]);
+        note_error("attach", gs_attach_reason(), gs_self.reason_arg[0]);
     while (rc == 0 && !park(&w)) {
         uint64_t dice = next_random() % 100;
 
@@ -415,7 +416,7 @@ static void compare(struct run *run)
 
 static void check_zero(void)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
 
     for (uint32_t dev = 0; dev < CARD_DEVICES; dev++) {
         const struct gs_ledger_device *d = &self->device[dev];

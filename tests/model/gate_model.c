@@ -12,9 +12,9 @@
 
 #include "core/atomics.h"
 #include "core/cleanup.h"
-#include "hook/attach.h"
 #include "hook/gate.h"
 #include "hook/ring.h"
+#include "hook/self.h"
 #include "hook/slot.h"
 #include "hook/sys.h"
 #include "model/explore.h"
@@ -47,8 +47,8 @@ static const struct scenario *scenario;
 static struct gs_ledger ledger;
 static struct gs_ledger_device device;
 static struct gs_hami_slot hami[EXPLORE_PROCESSES];
-static struct gs_attach_state selves[EXPLORE_PROCESSES];
-struct gs_attach_state *gs_attach_shim_self;
+static struct gs_self_state selves[EXPLORE_PROCESSES];
+struct gs_self_state *gs_self_shim;
 
 /** The state's word for an address of the ledger; -1 for counters that decide nothing. */
 static int word_of(const uint64_t *p)
@@ -71,7 +71,7 @@ static void choose(int word, bool is_store)
 
     if (is_store || (word != W_PENDING + (int)me && word != W_HELD + (int)me))
         explore_point();
-    gs_attach_shim_self = &selves[me];
+    gs_self_shim = &selves[me];
 }
 
 uint64_t gs_shim_load(const uint64_t *p, int order)
@@ -128,7 +128,7 @@ static bool is_dead_unreaped(void)
 int gs_shim_wait(void)
 {
     explore_point();
-    gs_attach_shim_self = &selves[explore_self()];
+    gs_self_shim = &selves[explore_self()];
     return !is_dead_unreaped();
 }
 
@@ -156,13 +156,13 @@ struct gs_slot_pass gs_slot_reap(void)
             continue;
         }
         *reaper = me + 1;
-        gs_attach_shim_self = &selves[me];
+        gs_self_shim = &selves[me];
         gs_slot_wipe(i);
         pass.reaped++;
         explore_point();
         *reaper = 0;
     }
-    gs_attach_shim_self = &selves[me];
+    gs_self_shim = &selves[me];
     return pass;
 }
 
@@ -180,7 +180,7 @@ static void body(uint32_t p)
     for (uint32_t op = 0; op < OPS && scenario->size[p][op] != 0; op++) {
         uint32_t bytes = scenario->size[p][op];
 
-        gs_attach_shim_self = &selves[p];
+        gs_self_shim = &selves[p];
         if (gs_gate_reserve(0, bytes, GS_CHARGE_HELD, "model") != 0)
             continue;
         explore_shared.word[W_GRANTED + p] |= 1u << op;
@@ -191,7 +191,7 @@ static void body(uint32_t p)
             continue;
         explore_point();
         explore_shared.word[W_ON_CARD + p] -= bytes;
-        gs_attach_shim_self = &selves[p];
+        gs_self_shim = &selves[p];
         gs_gate_release(0, bytes, GS_CHARGE_HELD);
     }
 }
@@ -261,7 +261,7 @@ static void set_up(void)
         selves[p].device = &device;
         selves[p].mirror = &hami[p];
         selves[p].limit_bytes[0] = LIMIT;
-        selves[p].state = GS_ATTACH_READY;
+        selves[p].state = GS_SELF_READY;
     }
 }
 

@@ -1,4 +1,5 @@
 #include "hook/attach.h"
+#include "hook/self.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +64,7 @@ static void write_ledger(const void *bytes, size_t n)
 
 static void test_good(void **state)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
     struct stat st;
 
     (void)state;
@@ -220,7 +221,7 @@ static void test_long_path(void **state)
 /** A creator killed in the middle leaves a file that the next one finishes. */
 static void test_unfinished_creation(void **state)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
 
     (void)state;
     slice_attach();
@@ -245,9 +246,9 @@ static void test_changed_quota(void **state)
     assert_int_equal(gs_attach_device("GPU-0"), -ENODEV); /* not in our grant any more */
     assert_int_equal(gs_gate_reserve(0, 1, GS_CHARGE_HELD, "t"), -ENOMEM);
     assert_int_equal(gs_gate_limit(2), 500);
-    assert_int_equal(gs_attach_self.device[2].limit_bytes, 500);
-    assert_int_equal(gs_attach_self.region->limit_bytes[2], 500);
-    assert_int_equal(gs_attach_self.ledger->head.quota_generation, 4);
+    assert_int_equal(gs_self.device[2].limit_bytes, 500);
+    assert_int_equal(gs_self.region->limit_bytes[2], 500);
+    assert_int_equal(gs_self.ledger->head.quota_generation, 4);
     gs_attach_forget();
     slice_write_quota("gpuslice-quota 1\ngeneration 5\nfail closed\n"
                       "device GPU-7 memory=500 cores=none policy=off\n");
@@ -285,7 +286,7 @@ static void test_reason_is_told(void **state)
 
 static int child_attaches(void *arg)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
 
     (void)arg;
     if (self->slot != 1 || gs_gate_own(0, GS_CHARGE_HELD) != 0 || gs_gate_used(0) != 100)
@@ -302,9 +303,9 @@ static void test_fork(void **state)
     (void)state;
     slice_attach();
     assert_int_equal(gs_gate_reserve(0, 100, GS_CHARGE_HELD, "t"), 0);
-    gs_attach_self.spin[0].word = 1; /* another thread of ours is in the gate at this moment */
+    gs_self.spin[0].word = 1; /* another thread of ours is in the gate at this moment */
     assert_int_equal(slice_in_other(child_attaches, NULL), 0);
-    gs_attach_self.spin[0].word = 0;
+    gs_self.spin[0].word = 0;
     assert_int_equal(gs_gate_own(0, GS_CHARGE_HELD), 100);
     assert_int_equal(gs_gate_reserve(0, 900, GS_CHARGE_HELD, "t"), 0); /* the child is dead */
 }
@@ -318,7 +319,7 @@ static int child_sees_live(void *arg)
 /** A program that closes our descriptor loses the lock, not the slot. */
 static void test_descriptor_closed(void **state)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     (void)state;
     slice_attach();
@@ -382,7 +383,7 @@ static void test_env_forms(void **state)
     assert_int_equal(gs_attach_n_devices(), 3);
     assert_true(gs_gate_limit(0) == UINT64_C(1) << 30);
     assert_true(gs_gate_limit(1) == UINT64_C(4) << 30);
-    assert_int_equal(gs_attach_self.device[0].core_pct, 30);
+    assert_int_equal(gs_self.device[0].core_pct, 30);
     assert_int_equal(unsetenv("CUDA_DEVICE_MEMORY_LIMIT_1"), 0);
 }
 
@@ -425,7 +426,7 @@ static void test_env_bad(void **state)
     assert_closed(GS_REASON_ENV_BAD);
     assert_int_equal(setenv(GS_ENV_SM_LIMIT, "0", 1), 0); /* HAMi: none */
     slice_attach();
-    assert_int_equal(gs_attach_self.device[0].core_pct, 100);
+    assert_int_equal(gs_self.device[0].core_pct, 100);
 }
 
 static void test_env_no_limit(void **state)
@@ -435,7 +436,7 @@ static void test_env_no_limit(void **state)
     assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "0m", 1), 0);
     slice_attach();
     assert_true(gs_gate_limit(0) == UINT64_MAX);
-    assert_int_equal(gs_attach_self.region->limit_bytes[0], 0);
+    assert_int_equal(gs_self.region->limit_bytes[0], 0);
 }
 
 static void test_env_no_cards(void **state)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "hook/attach.h"
+#include "hook/self.h"
 #include "slice.h"
 
 static int setup(void **state)
@@ -46,8 +46,8 @@ static void test_exact(void **state)
     /* the other device has its own books */
     assert_int_equal(gs_gate_used(2), 0);
     assert_int_equal(gs_gate_reserve(2, 1000, GS_CHARGE_HELD, "t"), 0);
-    assert_int_equal(gs_attach_self.ledger->head.refusals, 2);
-    assert_int_equal(gs_attach_self.device[0].refusals, 2);
+    assert_int_equal(gs_self.ledger->head.refusals, 2);
+    assert_int_equal(gs_self.device[0].refusals, 2);
 }
 
 static void test_huge(void **state)
@@ -91,7 +91,7 @@ static void test_unmatched(void **state)
     assert_int_equal(gs_gate_reserve(0, 10, GS_CHARGE_HELD, "t"), 0);
     gs_gate_release(0, 11, GS_CHARGE_HELD);
     assert_int_equal(gs_gate_used(0), 0);
-    assert_int_equal(gs_attach_self.ledger->head.unmatched, 1);
+    assert_int_equal(gs_self.ledger->head.unmatched, 1);
 }
 
 static void test_force(void **state)
@@ -140,7 +140,7 @@ static void test_query_reaps(void **state)
 /** An announcement that a killed process left behind blocks nobody for long, below and above us. */
 static void test_left_announcement(void **state)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     int other;
 
     (void)state;
@@ -157,7 +157,7 @@ static void test_left_announcement(void **state)
  */
 static void test_standing_announcement(void **state)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
     int other = slice_start_other(take_600, NULL);
 
     (void)state;
@@ -170,7 +170,7 @@ static void test_standing_announcement(void **state)
 /** Hostile words in the ledger: sums saturate, indices are not trusted, nothing is over-granted. */
 static void test_hostile(void **state)
 {
-    struct gs_attach_state *self = &gs_attach_self;
+    struct gs_self_state *self = &gs_self;
 
     (void)state;
     self->ledger->head.slot_high = UINT64_MAX;
@@ -216,7 +216,7 @@ static void test_threads(void **state)
         assert_in_range(granted[i], 1, ROUNDS);
     }
     assert_int_equal(gs_gate_used(0), 0);
-    assert_int_equal(gs_attach_self.ledger->head.unmatched, 0);
+    assert_int_equal(gs_self.ledger->head.unmatched, 0);
 }
 
 int main(void)

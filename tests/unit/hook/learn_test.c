@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "hook/attach.h"
 #include "hook/gate.h"
+#include "hook/self.h"
 #include "slice.h"
 
 static int setup(void **state)
@@ -66,7 +66,7 @@ static void test_dead_learner(void **state)
 /** A living one keeps its turn; ending it is its own business. */
 static void test_living_learner(void **state)
 {
-    uint64_t *turn = &gs_attach_self.device[0].context_turn;
+    uint64_t *turn = &gs_self.device[0].context_turn;
     int other = slice_start_other(take_turn, NULL);
 
     (void)state;

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "contract/env.h"
-#include "hook/attach.h"
 #include "hook/mirror.h"
+#include "hook/self.h"
 #include "slice.h"
 
 static int setup(void **state)
@@ -43,7 +43,7 @@ static void test_wraps(void **state)
         gs_ring_log(GS_REASON_OVER_LIMIT, 1, "cuMemAllocAndSomeMoreThanFortyCharactersLong_v2",
                     (uint64_t[4]){i, 2, 3, 4});
     assert_int_equal(errno, 5);
-    assert_int_equal(gs_ledger_read_events(gs_attach_self.fd, 0, events, GS_LEDGER_RING, &next),
+    assert_int_equal(gs_ledger_read_events(gs_self.fd, 0, events, GS_LEDGER_RING, &next),
                      GS_LEDGER_RING);
     assert_int_equal(events[0].arg[0], 10);
     assert_int_equal(events[0].device, 1);
@@ -51,7 +51,7 @@ static void test_wraps(void **state)
     assert_true(events[0].time_ns > 0);
     assert_int_equal(strnlen(events[0].what, 40), 39);
     gs_ring_log(GS_REASON_UNHELD, GS_RING_NO_DEVICE, NULL, NULL);
-    assert_int_equal(gs_ledger_read_events(gs_attach_self.fd, next, events, 1, &next), 1);
+    assert_int_equal(gs_ledger_read_events(gs_self.fd, next, events, 1, &next), 1);
     assert_int_equal(events[0].device, GS_RING_NO_DEVICE);
     assert_int_equal(events[0].what[0], '\0');
     assert_int_equal(events[0].arg[0], 0);

@@ -10,6 +10,7 @@
 
 #include "hook/attach.h"
 #include "hook/gate.h"
+#include "hook/self.h"
 #include "hook/slot.h"
 #include "slice.h"
 
@@ -95,7 +96,7 @@ static void test_bad_arguments(void **state)
 /** The exporter dies: the importer is charged, in our books and in HAMi's. */
 static void test_exporter_dies(void **state)
 {
-    const struct gs_hami_region *region = gs_attach_self.region;
+    const struct gs_hami_region *region = gs_self.region;
     struct gs_slot_use use[4];
     int other = slice_start_other(publish, NULL);
     int id = gs_share_join(key);
@@ -113,7 +114,7 @@ static void test_exporter_dies(void **state)
     assert_int_equal(gs_gate_reserve(0, 401, GS_CHARGE_HELD, "t"), -ENOMEM);
     assert_int_equal(gs_gate_reserve(0, 400, GS_CHARGE_HELD, "t"), 0);
     assert_int_equal(gs_slot_list(0, use, 4), 1);
-    assert_int_equal(use[0].pid, gs_attach_self.pid);
+    assert_int_equal(use[0].pid, gs_self.pid);
     assert_int_equal(use[0].bytes, 1000);
     assert_int_equal(region->slot[0].used[0].total_bytes, 1000);
     assert_int_equal(region->slot[1].used[0].total_bytes, 0);
@@ -179,7 +180,7 @@ static void test_full(void **state)
 /** What a reaper finds when a publisher was killed in each state of an entry. */
 static void test_reap_states(void **state)
 {
-    struct gs_ledger_share *s = &gs_attach_self.ledger->share[0];
+    struct gs_ledger_share *s = &gs_self.ledger->share[0];
 
     (void)state;
     for (uint64_t kind = GS_SHARE_CLAIMED; kind <= GS_SHARE_DYING;
@@ -200,7 +201,7 @@ static void test_reap_states(void **state)
 /** A leaver killed after it took its bit off leaves an entry that nobody holds. */
 static void test_reap_unheld(void **state)
 {
-    struct gs_ledger_share *s = &gs_attach_self.ledger->share[0];
+    struct gs_ledger_share *s = &gs_self.ledger->share[0];
     int other = slice_start_other(publish, NULL);
 
     (void)state;
@@ -265,13 +266,13 @@ static void test_name_joined(void **state)
     gs_share_leave(id);
     assert_int_equal(gs_gate_used(0), 0);
     for (uint32_t i = 0; i < 2; i++)
-        assert_int_equal(gs_attach_self.ledger->share[i].state & 0xff, GS_SHARE_FREE);
+        assert_int_equal(gs_self.ledger->share[i].state & 0xff, GS_SHARE_FREE);
 }
 
 /** A name whose share is gone, or gave its place to another, opens nothing. */
 static void test_name_stale(void **state)
 {
-    struct gs_ledger_share *s = gs_attach_self.ledger->share;
+    struct gs_ledger_share *s = gs_self.ledger->share;
     int other = slice_start_other(publish_and_name, NULL);
 
     (void)state;

@@ -3,13 +3,13 @@
 #include <stdint.h>
 
 #include "core/atomics.h"
-#include "hook/attach.h"
+#include "hook/self.h"
 #include "hook/share.h"
 #include "vendors/nvidia/hook/vmm.h"
 
 uint64_t gs_vmm_serial(uint64_t id)
 {
-    return ((uint64_t)gs_attach_self.slot + 1) << 40 | (id & ((1ull << 40) - 1));
+    return ((uint64_t)gs_self.slot + 1) << 40 | (id & ((1ull << 40) - 1));
 }
 
 static bool is_ours(const struct gs_ledger_share *share, uint32_t slot)
@@ -19,7 +19,7 @@ static bool is_ours(const struct gs_ledger_share *share, uint32_t slot)
 
 int gs_vmm_match(uint64_t bytes, uint32_t *ret_dev)
 {
-    const struct gs_attach_state *self = &gs_attach_self;
+    const struct gs_self_state *self = &gs_self;
     uint64_t n;
 
     if (self->n_devices == 0)
