@@ -109,12 +109,14 @@ static CUfunction empty_function(const struct driver *d)
     return f;
 }
 
-static void once(const struct driver *d, const char *op, CUfunction f)
+enum op { ALLOC, MEMINFO, LAUNCH };
+
+static void once(const struct driver *d, enum op op, CUfunction f)
 {
     size_t free_bytes, total;
-    if (strcmp(op, "alloc") == 0)
+    if (op == ALLOC)
         pair(d);
-    else if (strcmp(op, "meminfo") == 0)
+    else if (op == MEMINFO)
         check(d->info(&free_bytes, &total), "cuMemGetInfo");
     else
         check(d->launch(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
@@ -129,9 +131,9 @@ static void wait_for_gate(void)
         }
 }
 
-static void measure(const struct driver *d, const char *op, long live, long iterations)
+static void measure(const struct driver *d, enum op op, long live, long iterations)
 {
-    CUfunction f = strcmp(op, "launch") == 0 ? empty_function(d) : NULL;
+    CUfunction f = op == LAUNCH ? empty_function(d) : NULL;
     for (long i = 0; i < live; i++) {
         CUdeviceptr p;
         check(d->alloc(&p, 4096), "cuMemAlloc (live)");
@@ -182,9 +184,9 @@ static void count_system_calls(const struct driver *d, long iterations)
         if (round == 1)
             trap_system_calls();
         for (long i = 0; i < iterations; i++) {
-            once(d, "alloc", f);
-            once(d, "meminfo", f);
-            once(d, "launch", f);
+            once(d, ALLOC, f);
+            once(d, MEMINFO, f);
+            once(d, LAUNCH, f);
         }
     }
     int n = snprintf(line, sizeof line, "%ld\n", (long)trapped);
@@ -211,8 +213,12 @@ int main(int argc, char **argv)
     open_driver(&d);
     if (strcmp(op, "syscalls") == 0)
         count_system_calls(&d, iterations);
-    else if (strcmp(op, "alloc") == 0 || strcmp(op, "launch") == 0 || strcmp(op, "meminfo") == 0)
-        measure(&d, op, live, iterations);
+    else if (strcmp(op, "alloc") == 0)
+        measure(&d, ALLOC, live, iterations);
+    else if (strcmp(op, "meminfo") == 0)
+        measure(&d, MEMINFO, live, iterations);
+    else if (strcmp(op, "launch") == 0)
+        measure(&d, LAUNCH, live, iterations);
     else {
         fprintf(stderr,
                 "usage: hook_client alloc|launch|meminfo|start|syscalls [LIVE] [ITERATIONS]\n");
