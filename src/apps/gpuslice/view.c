@@ -8,6 +8,10 @@
 #include "core/size.h"
 #include "vendors/registry_node.h"
 
+/* What a driver may take for a process beside what the hook learns of: code loaded late, rounding.
+ */
+#define UNSEEN_SLACK_BYTES (64ull << 20)
+
 static struct gs_view_process *find(struct gs_view_slice *s, uint32_t pid)
 {
     for (size_t i = 0; i < s->n_processes; i++)
@@ -58,13 +62,33 @@ static bool is_member(const struct gs_view *view, const struct gs_slice *slice, 
     return gs_slice_is_named_by(slice, pid);
 }
 
+/* A process with a slot has its figure from the ledger. The driver's own counts where it is more
+ * than the whole slice has in the books on that card: then memory came past the hook. Compared with
+ * the slice and not with the process, since what one exported the driver may count at another. */
+static void compare(const struct gs_view *view, struct gs_view_slice *s,
+                    const struct gs_card_process *p)
+{
+    const char *uuid = view->probe.card[p->card].uuid;
+    struct gs_view_process *v = find(s, p->pid);
+
+    if (!v || p->used_bytes == GS_PROBE_UNKNOWN)
+        return;
+    if (p->used_bytes > gs_size_add(gs_view_used(s, uuid), UNSEEN_SLACK_BYTES))
+        v->held = false;
+    if (!v->held && (v->used_bytes == GS_PROBE_UNKNOWN || v->used_bytes < p->used_bytes))
+        v->used_bytes = p->used_bytes;
+}
+
 /* A process the driver shows on a card: held by a slot, else a member that is not held, else a
  * stranger. */
 static int place(struct gs_view *view, const struct gs_card_process *p)
 {
-    for (size_t i = 0; i < view->slices.n; i++)
-        if (gs_book_find(&view->slice[i].book, p->pid))
-            return 0; /* listed from the ledger */
+    for (size_t i = 0; i < view->slices.n; i++) {
+        if (!gs_book_find(&view->slice[i].book, p->pid))
+            continue;
+        compare(view, &view->slice[i], p);
+        return 0;
+    }
     for (size_t i = 0; i < view->slices.n; i++)
         if (is_member(view, view->slices.p[i], (pid_t)p->pid))
             return add_process(view, &view->slice[i], p->pid, p->used_bytes, false);

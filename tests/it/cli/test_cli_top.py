@@ -112,3 +112,26 @@ def test_output_that_cannot_be_written_is_told(cli):
     with open("/dev/full", "w") as full:
         out = subprocess.run([cli.exe, "top", "--once"], env=cli.env, stdout=full, stderr=subprocess.PIPE, text=True)
     assert out.returncode == 1 and "space" in out.stderr.lower()
+
+
+# Held, but then goes past the hook: calls the driver's function by its address in the file.
+PAST = HOLD.replace(
+    "print(os.getpid()",
+    "import subprocess\npath=next(l.split()[-1] for l in open('/proc/self/maps') if 'libcuda.so.1' in l)\n"
+    "base=min(int(l.split('-')[0],16) for l in open('/proc/self/maps') if path in l)\n"
+    "env={k:v for k,v in os.environ.items() if k!='LD_PRELOAD'}\n"
+    "at=next(int(l.split()[0],16) for l in subprocess.run(['nm','-D',path],env=env,text=True,"
+    "stdout=subprocess.PIPE).stdout.splitlines() if l.split()[-1].split('@')[0]=='cuMemAlloc_v2')\n"
+    "f=ctypes.CFUNCTYPE(ctypes.c_int,ctypes.c_void_p,ctypes.c_size_t)(base+at)\n"
+    "assert f(ctypes.addressof(p),512<<20)==0\nprint(os.getpid()")
+
+
+def test_memory_taken_past_the_hook_is_told(cli):
+    """The driver's own figure of a process against the books of its slice."""
+    p = subprocess.Popen([str(cli.exe), "run", "--memory", "128Mi", "--name", "h", "--", sys.executable, "-c", PAST],
+                         env=cli.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    cli.started.append(p)
+    pid = int(read_line(p.stdout))
+    assert cli.slice("h")["processes"] == [{"pid": pid, "used_bytes": 576 * MIB, "held": False}]
+    assert "NOT HELD" in cli.ok("top", "--once")
+    assert end(p) == 0
