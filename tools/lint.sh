@@ -27,14 +27,15 @@ headers_alone() {
 banned() { ! git grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|localtime|gmtime|atoi|atol)\s*\(' -- 'src/*.c' 'src/*.h'; }
 unfinished() { ! git grep -nwE 'TODO|FIXME|XXX' -- src tests bench fuzz tools ':!tools/lint.sh'; }
 # Formatter and analyzer are of one version, from tests/requirements.txt: what they say must not depend on the
-# system. The analyzer's package lacks the compiler's own headers.
+# system. The analyzer's package lacks the compiler's own headers; own_string.c is built with a flag of gcc's own.
 tidy() {
-    .venv/bin/clang-tidy --version >/dev/null || return 1
-    local checks=(--checks=-clang-analyzer-*)
+    local checks=(--checks=-clang-analyzer-*) found=build/tidy.txt ran=0
     [ "$deep" = false ] || checks=()
-    git ls-files 'src/*.c' | xargs -P 2 -n 8 .venv/bin/clang-tidy -p build/release --quiet "${checks[@]}" \
-        --extra-arg=-resource-dir="$(clang -print-resource-dir)" 2>/dev/null |
-        grep --line-buffered -E 'warning:|error:' && return 1 || return 0
+    git ls-files 'src/*.c' | grep -v '^src/hook/own_string.c$' |
+        xargs -P 2 -n 8 .venv/bin/clang-tidy -p build/release --quiet "${checks[@]}" \
+            --extra-arg=-resource-dir="$(clang -print-resource-dir)" >"$found" 2>/dev/null || ran=1
+    if grep -E 'warning:|error:' "$found"; then return 1; fi
+    return $ran
 }
 
 check rooms python3 tools/check_rooms.py
