@@ -29,6 +29,22 @@ apt_refresh() {
     as_root touch "$stamp"
 }
 
+# The Debian archive this machine already installs from, or $GS_DEBIAN_MIRROR (on Ubuntu there is none else).
+debian_mirror() {
+    local uri="${GS_DEBIAN_MIRROR:-}"
+    [ -n "$uri" ] || uri="$(own_debian_archive)"
+    if [ -z "$uri" ]; then # the lists may never have been fetched
+        apt_refresh
+        uri="$(own_debian_archive)"
+    fi
+    [ -n "$uri" ] || die "this machine has no Debian archive; name one in GS_DEBIAN_MIRROR"
+    printf '%s\n' "$uri"
+}
+
+own_debian_archive() {
+    apt-get indextargets --format '$(REPO_URI)' | sort -u | sed -n '\|/debian/\{0,1\}$|{p;q}'
+}
+
 # debian_get SUITE PACKAGE...: download packages of another Debian suite into .cache/deb/SUITE and print
 # their paths. Uses an apt root of its own: the machine's sources stay as they are.
 debian_get() {
@@ -40,7 +56,9 @@ debian_get() {
     [ -f "$key" ] || apt_install debian-archive-keyring
     local comps="main contrib non-free"
     [ "$suite" = bullseye ] || comps+=" non-free-firmware"
-    echo "deb [signed-by=$key] http://deb.debian.org/debian $suite $comps" >"$root/etc/apt/sources.list"
+    local mirror
+    mirror="$(debian_mirror)"
+    echo "deb [signed-by=$key] $mirror $suite $comps" >"$root/etc/apt/sources.list"
     local opts=(-o "Dir=$root" -o "Dir::Etc=$root/etc/apt" -o "Dir::State=$root/var/lib/apt"
         -o "Dir::State::status=$root/var/lib/dpkg/status" -o "Dir::Cache=$root/var/cache/apt"
         -o APT::Sandbox::User=root)
