@@ -17,3 +17,16 @@
 #define GS_ENV_SM_LIMIT      "CUDA_DEVICE_SM_LIMIT"
 /** Debug: a file descriptor number or a path that also receives each log line. */
 #define GS_ENV_LOG "GPUSLICE_LOG"
+/** HAMi's compute policy: default | force | disable. `default` is our elastic, `force` fixed,
+ * `disable` off; unset is fixed. */
+#define GS_ENV_CORE_POLICY "GPU_CORE_UTILIZATION_POLICY"
+/** HAMi's priority of the slice: 0 high, 1 low. */
+#define GS_ENV_PRIORITY "CUDA_TASK_PRIORITY"
+/** `true`: device memory beyond the card is served from managed memory. */
+#define GS_ENV_OVERSUBSCRIBE "CUDA_OVERSUBSCRIBE"
+/** Folder of the boards, one file per card named by its UUID (contract/board.h). The fixed folder
+ * is read first; the variable counts only where it is absent. */
+#define GS_BOARD_DIR     "/run/gpuslice/board"
+#define GS_ENV_BOARD_DIR "GPUSLICE_BOARD_DIR"
+/** A file to which every wait of a launch is appended, Chrome's trace format. */
+#define GS_ENV_TRACE "GPUSLICE_TRACE"

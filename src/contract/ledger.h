@@ -23,7 +23,7 @@
 #include "core/cleanup.h"
 
 #define GS_LEDGER_MAGIC   0x3152474c45445347ull /* "GSDELGR1" in memory */
-#define GS_LEDGER_VERSION 1u
+#define GS_LEDGER_VERSION 2u
 #define GS_LEDGER_DEVICES 64u
 #define GS_LEDGER_SLOTS   1024u
 #define GS_LEDGER_SHARES  1024u
@@ -91,9 +91,11 @@ struct gs_ledger_head {
     uint64_t refusals;   /**< allocations refused since creation */
     uint64_t unmatched;  /**< releases larger than what was held; saturated to zero */
     uint64_t created_ns;
-    uint64_t share_moves; /**< raised before and after bytes move into a share: a sum that spans a
-                             move is taken again */
-    uint64_t reserved[501];
+    uint64_t share_moves;  /**< raised before and after bytes move into a share: a sum that spans a
+                              move is taken again */
+    uint64_t quota_wanted; /**< generation of the newest quota file; raised by who wrote it.
+                              Processes that run under another one read the file again */
+    uint64_t reserved[500];
 };
 
 struct gs_ledger {
@@ -101,6 +103,52 @@ struct gs_ledger {
     struct gs_ledger_slot slot[GS_LEDGER_SLOTS];
     struct gs_ledger_share share[GS_LEDGER_SHARES];
     struct gs_ledger_event ring[GS_LEDGER_RING];
+};
+
+/** Card time of a slice that may be spent: one bucket per (slice, card). Refilled by whoever comes.
+ *  A process killed between the two words loses the slice at most what one refill would have added.
+ */
+struct gs_ledger_bucket {
+    int64_t tokens_ns;  /**< card time at hand; negative: debt */
+    uint64_t refill_ns; /**< CLOCK_MONOTONIC up to which the bucket has been filled */
+    uint64_t reserved[6];
+};
+
+/** What became of it, for people and for the board. Cumulative; any process adds. */
+struct gs_ledger_meter {
+    uint64_t used_ns;        /**< card time charged after measurement, refunds not taken off */
+    uint64_t refunded_ns;    /**< given back because a neighbour had the card meanwhile */
+    uint64_t refund_seen_ns; /**< the board's cumulative refund up to which that was done */
+    uint64_t waits;          /**< launches that had to wait */
+    uint64_t waited_ns;      /**< sum of their waits */
+    uint64_t reserved[3];
+};
+
+/** Bins of the slice's card time, newest GS_LEDGER_HISTORY x GS_LEDGER_HISTORY_NS: what `top`
+ * averages. A word is epoch << GS_LEDGER_HISTORY_BITS | ns, epoch = CLOCK_MONOTONIC /
+ * GS_LEDGER_HISTORY_NS. */
+#define GS_LEDGER_HISTORY      128u
+#define GS_LEDGER_HISTORY_NS   100000000u
+#define GS_LEDGER_HISTORY_BITS 37u
+
+/** One process's work on one card. The owner of the slot writes; bins and `active_ns` tell the
+ * board when the card was asked for. */
+#define GS_LEDGER_BINS     32u
+#define GS_LEDGER_BIN_NS   20000000u
+#define GS_LEDGER_BIN_BITS 25u
+struct gs_ledger_use {
+    uint64_t
+        inflight_ns; /**< charged for launches that are not measured yet: a reaper returns it */
+    uint64_t wait_since_ns; /**< CLOCK_MONOTONIC since when its oldest launch waits; 0 none */
+    uint64_t active_ns;     /**< CLOCK_MONOTONIC of its newest known demand (launch or wait) */
+    uint64_t busy_until_ns; /**< its queue on the card is believed to last until then */
+    uint64_t used_ns;       /**< cumulative, as in the meter */
+    uint64_t waited_ns;
+    uint64_t launches;      /**< that took the slow path; a lower bound */
+    uint64_t managed_bytes; /**< device memory served from managed memory (oversubscription) */
+    /** Time in which work of the process was outstanding on the card:
+     *  epoch << GS_LEDGER_BIN_BITS | ns, epoch = CLOCK_MONOTONIC / GS_LEDGER_BIN_NS. */
+    uint64_t bin[GS_LEDGER_BINS];
 };
 
 struct gs_ledger_device {
@@ -112,12 +160,17 @@ struct gs_ledger_device {
     uint32_t policy;         /**< enum gs_policy */
     uint64_t refusals;
     uint64_t context_turn; /**< owner word of the process that finds context_bytes out; 0 none */
-    uint64_t reserved[494];
+    uint64_t reserved0[6];
+    struct gs_ledger_bucket bucket; /**< a cache line of its own */
+    struct gs_ledger_meter meter;
+    uint64_t history[GS_LEDGER_HISTORY];
+    uint64_t reserved[344];
     uint64_t pending[GS_LEDGER_SLOTS];
     uint64_t held[GS_LEDGER_SLOTS];
     uint64_t
         extra[GS_LEDGER_SLOTS]; /**< contexts, modules: what the driver took beside allocations */
     uint64_t share_bytes[GS_LEDGER_SHARES];
+    struct gs_ledger_use use[GS_LEDGER_SLOTS];
 };
 
 _Static_assert(GS_HAMI_REGION_BYTES <= GS_LEDGER_OFFSET, "the mirror fits before our part");
@@ -129,7 +182,11 @@ _Static_assert(sizeof(struct gs_ledger_head) == GS_LEDGER_PAGE, "the head is one
 _Static_assert(offsetof(struct gs_ledger, slot) == GS_LEDGER_PAGE, "slots start on a page");
 _Static_assert(sizeof(struct gs_ledger) % 8 == 0, "devices are aligned");
 _Static_assert(offsetof(struct gs_ledger_device, pending) == GS_LEDGER_PAGE, "device layout");
-_Static_assert(sizeof(struct gs_ledger_device) == GS_LEDGER_PAGE + 4 * 8192, "device layout");
+_Static_assert(offsetof(struct gs_ledger_device, bucket) == 192, "device layout");
+_Static_assert(offsetof(struct gs_ledger_device, history) == 320, "device layout");
+_Static_assert(sizeof(struct gs_ledger_use) == 320, "use layout");
+_Static_assert(sizeof(struct gs_ledger_device) == GS_LEDGER_PAGE + 4 * 8192 + 320 * GS_LEDGER_SLOTS,
+               "device layout");
 
 /** Bytes of a whole ledger file for n_devices. */
 static inline uint64_t gs_ledger_file_bytes(uint32_t n_devices)

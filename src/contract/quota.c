@@ -88,6 +88,21 @@ static int add_device(struct gs_str line, struct gs_quota *quota)
     return 0;
 }
 
+/** The lines that may be left out. 1 it was one of them; 0 it is something else; -EINVAL a bad one.
+ */
+static int parse_option(struct gs_str line, struct gs_quota *quota)
+{
+    if (gs_str_skip(&line, GS_STR("priority "))) {
+        quota->high_priority = gs_str_eq(line, GS_STR("0"));
+        return quota->high_priority || gs_str_eq(line, GS_STR("1")) ? 1 : -EINVAL;
+    }
+    if (gs_str_skip(&line, GS_STR("oversubscribe "))) {
+        quota->oversubscribe = gs_str_eq(line, GS_STR("on"));
+        return quota->oversubscribe || gs_str_eq(line, GS_STR("off")) ? 1 : -EINVAL;
+    }
+    return 0;
+}
+
 static int parse_line(uint32_t number, struct gs_str line, struct gs_quota *quota)
 {
     switch (number) {
@@ -102,8 +117,11 @@ static int parse_line(uint32_t number, struct gs_str line, struct gs_quota *quot
             return -EINVAL;
         quota->fail = gs_str_eq(line, GS_STR("open")) ? GS_FAIL_OPEN : GS_FAIL_CLOSED;
         return gs_str_eq(line, GS_STR("open")) || gs_str_eq(line, GS_STR("closed")) ? 0 : -EINVAL;
-    default:
-        return add_device(line, quota);
+    default: {
+        int rc = quota->n_devices == 0 ? parse_option(line, quota) : 0;
+
+        return rc == 0 ? add_device(line, quota) : rc < 0 ? rc : 0;
+    }
     }
 }
 
@@ -171,6 +189,10 @@ int gs_quota_format(const struct gs_quota *quota, char *buf, size_t cap)
     gs_str_put_c(&out, "gpuslice-quota 1\ngeneration ");
     gs_str_put_u64(&out, quota->generation);
     gs_str_put_c(&out, quota->fail == GS_FAIL_OPEN ? "\nfail open\n" : "\nfail closed\n");
+    if (quota->high_priority)
+        gs_str_put_c(&out, "priority 0\n");
+    if (quota->oversubscribe)
+        gs_str_put_c(&out, "oversubscribe on\n");
     for (uint32_t i = 0; i < quota->n_devices; i++) {
         int rc = format_device(&out, &quota->device[i]);
 

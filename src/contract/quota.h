@@ -5,11 +5,15 @@
  *     gpuslice-quota 1
  *     generation 7
  *     fail closed
+ *     priority 0
+ *     oversubscribe on
  *     device GPU-2a6f… memory=4294967296 cores=30 policy=fixed
  *     device GPU-77e1… memory=none cores=none policy=off
  *
- * Lines end with \n; words are separated by one blank; every line above is required except that the
- * number of devices is 0..GS_LEDGER_DEVICES; UUIDs are unique. Nothing else is accepted. */
+ * Lines end with \n; words are separated by one blank; every line above is required except that
+ * `priority` (0 high, 1 low, the default) and `oversubscribe` (on; off, the default) may be left
+ * out, and the number of devices is 0..GS_LEDGER_DEVICES; UUIDs are unique. Nothing else is
+ * accepted. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +50,8 @@ struct gs_quota {
     uint64_t generation;
     uint32_t fail; /**< enum gs_fail */
     uint32_t n_devices;
+    uint32_t high_priority; /**< 1: `priority 0`, goes first where slices share a card */
+    uint32_t oversubscribe; /**< 1: memory beyond the card is served from managed memory */
     struct gs_quota_device device[GS_LEDGER_DEVICES];
 };
 

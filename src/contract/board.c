@@ -1,0 +1,64 @@
+#include "contract/board.h"
+
+#include <errno.h>
+
+/* A writer is at it for a microsecond; one that died there leaves the beat to grow stale. */
+#define TRIES 64
+
+static int is_current(const struct gs_board *board, uint64_t now_ns)
+{
+    uint64_t beat = __atomic_load_n(&board->beat_ns, __ATOMIC_RELAXED);
+
+    return beat <= now_ns && now_ns - beat <= GS_BOARD_STALE_NS;
+}
+
+static int find_once(const struct gs_board *board, uint64_t dev, uint64_t ino,
+                     struct gs_board_slice *ret)
+{
+    uint32_t n = __atomic_load_n(&board->n_slices, __ATOMIC_RELAXED);
+
+    for (uint32_t i = 0; i < n && i < GS_BOARD_SLICES; i++) {
+        const struct gs_board_slice *s = &board->slice[i];
+
+        if (__atomic_load_n(&s->ledger_dev, __ATOMIC_RELAXED) != dev ||
+            __atomic_load_n(&s->ledger_ino, __ATOMIC_RELAXED) != ino)
+            continue;
+        *ret = (struct gs_board_slice){
+            .ledger_dev = dev,
+            .ledger_ino = ino,
+            .share_bp = __atomic_load_n(&s->share_bp, __ATOMIC_RELAXED),
+            .flags = __atomic_load_n(&s->flags, __ATOMIC_RELAXED),
+            .refund_ns = __atomic_load_n(&s->refund_ns, __ATOMIC_RELAXED),
+        };
+        return 0;
+    }
+    return -ENOENT;
+}
+
+int gs_board_find(const struct gs_board *board, uint64_t ledger_dev, uint64_t ledger_ino,
+                  uint64_t now_ns, struct gs_board_slice *ret)
+{
+    struct gs_board_slice found;
+
+    if (__atomic_load_n(&board->magic, __ATOMIC_RELAXED) != GS_BOARD_MAGIC ||
+        board->version != GS_BOARD_VERSION)
+        return -ENODATA;
+    if (!is_current(board, now_ns))
+        return -ESTALE;
+    for (int i = 0; i < TRIES; i++) {
+        /* acquire: the entry after seq; pairs with the writer's release of an even value */
+        uint64_t before = __atomic_load_n(&board->seq, __ATOMIC_ACQUIRE);
+        int rc;
+
+        if (before & 1)
+            continue;
+        rc = find_once(board, ledger_dev, ledger_ino, &found);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the entry before the second look */
+        if (__atomic_load_n(&board->seq, __ATOMIC_RELAXED) != before)
+            continue;
+        if (rc == 0)
+            *ret = found;
+        return rc;
+    }
+    return -EAGAIN;
+}

@@ -1,0 +1,100 @@
+#pragma once
+/* The limiter: a slice's share of a card's time (docs/limiter.md).
+ *
+ * Currency: nanoseconds of the whole card. A launch is charged an estimate when it is admitted and
+ * the measured truth when it is done; the difference goes back into, or comes out of, the slice's
+ * bucket in the ledger. Every measurement we can make from inside is an upper bound of the card
+ * time used (a neighbour may have had turns in between): that is what is charged, and the board
+ * (contract/board.h) tells how much of it to give back.
+ *
+ * The core decides who may go when. The vendor knows kernels, streams and events: it estimates
+ * (launch -> cost), measures (event pairs) and bounds what is in flight. `dev` is an index in the
+ * ledger's device table.
+ *
+ * Threads: any. Locks: none across driver calls; waits happen in gs_limiter_admit() and
+ * gs_limiter_pause() alone. Clock: gs_limiter_clock(), CLOCK_MONOTONIC outside tests. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "contract/ledger.h"
+#include "core/cleanup.h"
+
+#define GS_LIMITER_QUANTUM_NS 50000000u
+
+/** What a thread of the program has at hand on each card: spent without clock or system call. */
+struct gs_limiter_credit {
+    _Alignas(64) int64_t ns;
+};
+extern struct gs_limiter_credit gs_limiter_credit[GS_LEDGER_DEVICES]
+    __attribute__((visibility("hidden")));
+
+/** Is compute on any card of this slice held, announced or suspended? Read at attach and on
+ * changes; while false the launch rows go straight to the driver (gs_engine.launch_free). */
+bool gs_limiter_is_on(void);
+
+/** After the slice is attached, and after its quota changed: take over shares, policies, priority.
+ */
+void gs_limiter_configure(void);
+/** Forked child: nothing of the parent's counts. */
+void gs_limiter_forget(void);
+
+/** Pay a launch from the credit at hand. True: go. False: the cost has not been paid, call
+ *  gs_limiter_admit(). */
+static inline bool gs_limiter_spend(uint32_t dev, uint64_t cost_ns)
+{
+    int64_t *credit = &gs_limiter_credit[dev].ns;
+
+    if (GS_LIKELY(__atomic_sub_fetch(credit, (int64_t)cost_ns, __ATOMIC_RELAXED) >= 0))
+        return true;
+    (void)__atomic_add_fetch(credit, (int64_t)cost_ns, __ATOMIC_RELAXED);
+    return false;
+}
+
+/** Why a launch waited; names in the trace and in `top`. */
+enum gs_wait_reason {
+    GS_WAIT_SHARE,    /**< the slice has used its share */
+    GS_WAIT_QUEUE,    /**< enough work is in flight */
+    GS_WAIT_TURN,     /**< other threads of the slice came before */
+    GS_WAIT_PRIORITY, /**< a slice of higher priority is active */
+    GS_WAIT_MEMORY,   /**< another slice has the turn in memory */
+    GS_WAIT_SUSPEND,  /**< the slice is suspended */
+    GS_WAIT_COUNT
+};
+
+/** Take `cost_ns` for one launch from the slice's bucket, and a chunk of credit with it; waits,
+ * first come first served, until the slice may. Bounded: a launch never waits longer than the debt
+ * that the slice's own measured work justifies, and looks again every quantum at latest (limits may
+ * be gone).
+ *  @measured  the launch will be settled with gs_limiter_settle(): its charge is noted as in
+ * flight, so that a reaper returns it when we are killed.
+ *  @what      the driver function, for the trace; static string.
+ *  Keeps errno. */
+void gs_limiter_admit(uint32_t dev, uint64_t cost_ns, bool measured, const char *what);
+
+/** A launch that was admitted did not happen, or failed. */
+void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured);
+
+/** A measured launch is done.
+ *  @cost_ns   what it was charged.
+ *  @start_ns, @end_ns  when it was on the card, CLOCK_MONOTONIC, as far as events tell.
+ *  @used_ns   card time to be charged: <= end - start where other work of this process overlapped.
+ */
+void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64_t end_ns,
+                       uint64_t used_ns);
+
+/** Launches of an estimated `used_ns` went out between two moments without being measured one by
+ * one: note them for the board and for `top` (they are paid already). */
+void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns);
+
+/** The queue on the card is believed to last until then. */
+void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns);
+
+/** Sleep about `ns` (at most a quantum) waiting for something of our own, and account it as a wait
+ * for `why`; returns early when the slice's settings change. */
+void gs_limiter_pause(uint32_t dev, uint64_t ns, enum gs_wait_reason why, const char *what);
+
+/** How much work the process may have in flight now, ns: 20 ms, less while it has to yield. */
+uint64_t gs_limiter_window_ns(uint32_t dev);
+
+uint64_t gs_limiter_clock(void);
