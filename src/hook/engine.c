@@ -8,6 +8,7 @@
 #include "hook/attach.h"
 #include "hook/elf.h"
 #include "hook/futex.h"
+#include "hook/limiter.h"
 #include "hook/lookup.h"
 #include "hook/ring.h"
 #include "hook/slot.h"
@@ -158,6 +159,7 @@ static void forget_parent(void)
     gs_track_reset();
     if (gs_hook_vendor.forget != NULL)
         gs_hook_vendor.forget();
+    gs_limiter_forget();
     gs_attach_forget();
     memset(&gs_engine, 0, offsetof(struct gs_engine_state, once));
 }
@@ -176,6 +178,7 @@ static bool attach(void)
     }
     if (what != NULL)
         tell_unheld(what);
+    gs_limiter_configure();
     return true;
 }
 
@@ -196,6 +199,7 @@ static void start_locked(void)
     if (wiped)
         /* pairs with the acquire in gs_engine_enter */
         __atomic_store_n(&gs_engine.ready, 1, __ATOMIC_RELEASE);
+    gs_limiter_publish();
 }
 
 void gs_engine_start(void)

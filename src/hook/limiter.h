@@ -36,6 +36,12 @@ bool gs_limiter_is_on(void);
 /** After the slice is attached, and after its quota changed: take over shares, policies, priority.
  */
 void gs_limiter_configure(void);
+/** Say in gs_engine.launch_free whether launch rows may go straight to the driver: after attaching,
+ *  and whenever gs_limiter_is_on() may have changed (suspend). Async-signal-safe. */
+void gs_limiter_publish(void);
+/** Throw away the credit at hand on every card, so that the next launch looks at everything.
+ *  Async-signal-safe. */
+void gs_limiter_recall(void);
 /** Forked child: nothing of the parent's counts. */
 void gs_limiter_forget(void);
 
@@ -94,7 +100,8 @@ void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns);
  * for `why`; returns early when the slice's settings change. */
 void gs_limiter_pause(uint32_t dev, uint64_t ns, enum gs_wait_reason why, const char *what);
 
-/** How much work the process may have in flight now, ns: 20 ms, less while it has to yield. */
+/** How much work the process may have in flight now, ns: 20 ms; 0 while it has to yield: one launch
+ * at a time. */
 uint64_t gs_limiter_window_ns(uint32_t dev);
 
 uint64_t gs_limiter_clock(void);

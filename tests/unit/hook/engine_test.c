@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "hook/attach.h"
+#include "hook/limiter.h"
 #include "hook/lookup.h"
 #include "hook/ring.h"
 #include "hook/slot.h"
@@ -65,6 +66,15 @@ int gs_attach_device(const char *uuid)
 enum gs_reason gs_attach_reason(void)
 {
     return seen.reason;
+}
+void gs_limiter_configure(void)
+{
+}
+void gs_limiter_publish(void)
+{
+}
+void gs_limiter_forget(void)
+{
 }
 void gs_track_reset(void)
 {

@@ -1,0 +1,14 @@
+#pragma once
+/* This process's view of the boards (contract/board.h), mapped read-only. */
+
+#include <stdint.h>
+
+#include "contract/board.h"
+#include "core/cleanup.h"
+
+/** What the card's board says of our slice.
+ *  @dev     index in the ledger's device table.
+ *  @now_ns  gs_limiter_clock().
+ *  Returns  0; -ENOENT no board, or we are not on it; -ESTALE nobody writes it; other -errno.
+ *  Slow paths only; maps at the first call and looks for a new file now and then. Threads: any. */
+GS_WUR int gs_hook_board(uint32_t dev, uint64_t now_ns, struct gs_board_slice *ret);
