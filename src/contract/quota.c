@@ -46,7 +46,8 @@ static int parse_cores(struct gs_str word, uint32_t *ret)
 {
     uint64_t pct = 100;
 
-    if (!gs_str_eq(word, GS_STR("none")) && (gs_size_parse_u64(word, &pct) < 0 || pct > 100))
+    if (!gs_str_eq(word, GS_STR("none")) &&
+        (gs_size_parse_u64(word, &pct) < 0 || pct == 0 || pct > 100))
         return -EINVAL;
     *ret = (uint32_t)pct;
     return 0;
@@ -159,7 +160,7 @@ static int format_device(struct gs_str_out *out, const struct gs_quota_device *d
     struct gs_str uuid = gs_str_of_field(dev->uuid, sizeof(dev->uuid));
 
     if (!gs_str_is_word(uuid) || uuid.n == sizeof(dev->uuid) || dev->limit_bytes == 0 ||
-        dev->core_pct > 100 || dev->policy >= GS_POLICY_COUNT)
+        dev->core_pct == 0 || dev->core_pct > 100 || dev->policy >= GS_POLICY_COUNT)
         return -EINVAL;
     gs_str_put_c(out, "device ");
     gs_str_put(out, uuid);

@@ -42,7 +42,7 @@ enum gs_fail {
 struct gs_quota_device {
     char uuid[96];        /**< NUL padded */
     uint64_t limit_bytes; /**< > 0; UINT64_MAX none */
-    uint32_t core_pct;    /**< 0..100; 100 none */
+    uint32_t core_pct;    /**< 1..100; 100 none. 0 would stop programs for good: refused */
     uint32_t policy;      /**< enum gs_policy */
 };
 

@@ -41,6 +41,39 @@ static void set_limit(struct gs_self_state *self, uint32_t i, const struct gs_qu
     }
 }
 
+/** Its share of compute, by the same rule. */
+static void set_core(struct gs_self_state *self, uint32_t i, const struct gs_quota_device *dev,
+                     bool from_env)
+{
+    struct gs_ledger_device *d = &self->device[i];
+    uint32_t pct = __atomic_load_n(&d->core_pct, __ATOMIC_RELAXED);
+    uint32_t policy = __atomic_load_n(&d->policy, __ATOMIC_RELAXED);
+
+    if (!from_env || pct == 0 || pct > dev->core_pct)
+        pct = dev->core_pct;
+    if (!from_env || policy > dev->policy)
+        policy = dev->policy; /* in the order of the enum each gives more */
+    __atomic_store_n(&self->core_pct[i], pct, __ATOMIC_RELAXED);
+    __atomic_store_n(&self->policy[i], policy, __ATOMIC_RELAXED);
+    if (from_env)
+        return;
+    __atomic_store_n(&d->core_pct, pct, __ATOMIC_RELAXED);
+    __atomic_store_n(&d->policy, policy, __ATOMIC_RELAXED);
+    gs_mirror_core(i, pct);
+}
+
+/** From variables: what the process that made the ledger said counts too. */
+static void set_priority(struct gs_self_state *self, const struct gs_quota *quota, bool from_env)
+{
+    uint32_t high = quota->high_priority;
+
+    if (from_env)
+        high = high != 0 && gs_mirror_is_high();
+    else
+        gs_mirror_priority(high != 0);
+    __atomic_store_n(&self->high_priority, high, __ATOMIC_RELAXED);
+}
+
 /** Find our devices in the ledger. */
 static int match_devices(struct gs_self_state *self, const struct gs_quota *quota, bool from_env)
 {
@@ -54,7 +87,9 @@ static int match_devices(struct gs_self_state *self, const struct gs_quota *quot
         if (at < 0)
             return gs_self_fail(GS_REASON_LEDGER_STALE, self->path, 0, 0);
         set_limit(self, (uint32_t)at, &quota->device[i], from_env);
+        set_core(self, (uint32_t)at, &quota->device[i], from_env);
     }
+    set_priority(self, quota, from_env);
     if (!from_env)
         gs_atomic_store(&self->ledger->head.quota_generation, quota->generation, __ATOMIC_RELAXED);
     return 0;

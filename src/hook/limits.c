@@ -93,6 +93,38 @@ static int parse_pct(struct gs_str value, uint64_t *ret)
     return 0;
 }
 
+/** HAMi's word for how compute is shared; it takes capitals too. */
+static int parse_policy(struct gs_str value, uint64_t *ret)
+{
+    if (gs_str_eq(value, GS_STR("force")) || gs_str_eq(value, GS_STR("FORCE")))
+        *ret = GS_POLICY_FIXED;
+    else if (gs_str_eq(value, GS_STR("default")) || gs_str_eq(value, GS_STR("DEFAULT")))
+        *ret = GS_POLICY_ELASTIC;
+    else if (gs_str_eq(value, GS_STR("disable")) || gs_str_eq(value, GS_STR("DISABLE")))
+        *ret = GS_POLICY_OFF;
+    else
+        return -EINVAL;
+    return 0;
+}
+
+static int parse_priority(struct gs_str value, uint64_t *ret)
+{
+    int rc = gs_size_parse_u64(value, ret);
+
+    return rc < 0 ? rc : *ret > 1 ? -ERANGE : 0;
+}
+
+/** A variable that speaks of all cards; *ret keeps its value where it is not set. */
+static int from_word(const char *name, int (*parse)(struct gs_str value, uint64_t *ret),
+                     uint64_t *ret)
+{
+    const char *value = getenv(name);
+
+    if (value != NULL && parse(gs_str_of(value), ret) < 0)
+        return gs_self_fail(GS_REASON_ENV_WORD, name, 0, 0);
+    return 0;
+}
+
 /** Value of NAME_<i>, or else NAME, through `parse`. 1 set; 0 neither is; -ESHUTDOWN bad. */
 static int from_variable(const char *name, uint32_t i,
                          int (*parse)(struct gs_str value, uint64_t *ret), uint64_t *ret)
@@ -152,10 +184,15 @@ static bool is_any_variable_set(void)
 static int from_env(struct gs_quota *ret_quota)
 {
     static struct gs_hook_card cards[GS_LEDGER_DEVICES]; /* 6 KiB; attach runs once at a time */
+    uint64_t policy = GS_POLICY_FIXED, priority = 1;
     int n;
 
     if (!is_any_variable_set())
         return gs_self_fail(GS_REASON_NO_QUOTA, "", 0, 0);
+    if (from_word(GS_ENV_CORE_POLICY, parse_policy, &policy) < 0 ||
+        from_word(GS_ENV_PRIORITY, parse_priority, &priority) < 0)
+        return -ESHUTDOWN;
+    ret_quota->high_priority = priority == 0;
     n = gs_hook_vendor.enumerate(cards, GS_LEDGER_DEVICES);
     if (n <= 0)
         return gs_self_fail(GS_REASON_NO_CARDS, gs_hook_vendor.name, (uint64_t)(n < 0 ? -n : 0), 0);
@@ -169,6 +206,7 @@ static int from_env(struct gs_quota *ret_quota)
             continue;
         memcpy(dev->uuid, cards[i].uuid, sizeof(dev->uuid));
         dev->uuid[sizeof(dev->uuid) - 1] = '\0';
+        dev->policy = (uint32_t)policy;
         ret_quota->n_devices++;
     }
     if (ret_quota->n_devices == 0)

@@ -1,6 +1,5 @@
 #include "hook/mirror.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "hook/share.h"
@@ -12,7 +11,7 @@ static uint64_t hami_limit(uint64_t limit_bytes)
 }
 
 void gs_mirror_create(struct gs_hami_region *region, const struct gs_ledger *ledger,
-                      const struct gs_ledger_device *devices)
+                      const struct gs_ledger_device *devices, bool is_high)
 {
     uint32_t n =
         ledger->head.n_devices < GS_HAMI_DEVICES ? ledger->head.n_devices : GS_HAMI_DEVICES;
@@ -25,7 +24,7 @@ void gs_mirror_create(struct gs_hami_region *region, const struct gs_ledger *led
         region->limit_bytes[i] = hami_limit(devices[i].limit_bytes);
         region->sm_limit_pct[i] = devices[i].core_pct;
     }
-    region->priority = 1; /* HAMi's default: low */
+    region->priority = is_high ? 0 : 1;
     /* its monitor takes the region for ready once it sees this */
     __atomic_store_n(&region->init_flag, GS_HAMI_MAGIC, __ATOMIC_RELEASE);
 }
@@ -35,6 +34,22 @@ void gs_mirror_limit(uint32_t dev, uint64_t limit_bytes)
     if (dev < GS_HAMI_DEVICES)
         __atomic_store_n(&gs_self.region->limit_bytes[dev], hami_limit(limit_bytes),
                          __ATOMIC_RELAXED);
+}
+
+void gs_mirror_core(uint32_t dev, uint32_t core_pct)
+{
+    if (dev < GS_HAMI_DEVICES)
+        __atomic_store_n(&gs_self.region->sm_limit_pct[dev], core_pct, __ATOMIC_RELAXED);
+}
+
+void gs_mirror_priority(bool is_high)
+{
+    __atomic_store_n(&gs_self.region->priority, is_high ? 0 : 1, __ATOMIC_RELAXED);
+}
+
+bool gs_mirror_is_high(void)
+{
+    return __atomic_load_n(&gs_self.region->priority, __ATOMIC_RELAXED) == 0;
 }
 
 /** The monitor reads slots 0..n_slots-1. */

@@ -2,6 +2,7 @@
 /* HAMi's region, kept true for HAMi's own monitor. Relaxed stores by the slot's owner (by the
  * reaper once it is dead); our own decisions never read it. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "hook/self.h"
@@ -10,9 +11,14 @@ struct gs_hami_region;
 
 /** Creator, file still private: fill head, devices and limits. */
 void gs_mirror_create(struct gs_hami_region *region, const struct gs_ledger *ledger,
-                      const struct gs_ledger_device *devices);
+                      const struct gs_ledger_device *devices, bool is_high);
 /** A device's limit changed. */
 void gs_mirror_limit(uint32_t dev, uint64_t limit_bytes);
+/** A device's share of compute changed. */
+void gs_mirror_core(uint32_t dev, uint32_t core_pct);
+/** The slice's priority, which HAMi has as 0 high, 1 low. */
+void gs_mirror_priority(bool is_high);
+bool gs_mirror_is_high(void);
 /** We own `self->slot` now. */
 void gs_mirror_claim(void);
 /** Clear a dead slot. */

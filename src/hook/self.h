@@ -31,6 +31,9 @@ struct gs_self_state {
     struct gs_hami_region *region;
     /** Ours, not the ledger's: a tenant can write there. 0: in the ledger but not in our grant. */
     uint64_t limit_bytes[GS_LEDGER_DEVICES];
+    uint32_t core_pct[GS_LEDGER_DEVICES];        /**< 1..100; 100 none */
+    uint32_t policy[GS_LEDGER_DEVICES];          /**< enum gs_policy */
+    uint32_t high_priority;                      /**< 1: goes before others on a shared card */
     struct gs_self_spin spin[GS_LEDGER_DEVICES]; /**< one announcer per device and process */
     struct gs_self_spin share_spin;
     struct gs_self_spin reap_spin;

@@ -22,7 +22,7 @@ static void test_good(void **state)
     (void)state;
     assert_int_equal(
         gs_quota_parse(GS_STR(HEAD DEV "device MIG-b memory=none cores=none policy=off\n"
-                                       "device c memory=1 cores=0 policy=elastic\n"),
+                                       "device c memory=1 cores=1 policy=elastic\n"),
                        &q, &line),
         0);
     assert_int_equal(q.generation, 7);
@@ -35,7 +35,7 @@ static void test_good(void **state)
     assert_true(q.device[1].limit_bytes == UINT64_MAX);
     assert_int_equal(q.device[1].core_pct, 100);
     assert_int_equal(q.device[1].policy, GS_POLICY_OFF);
-    assert_int_equal(q.device[2].core_pct, 0);
+    assert_int_equal(q.device[2].core_pct, 1);
     assert_int_equal(
         gs_quota_parse(GS_STR("gpuslice-quota 1\ngeneration 0\nfail open\n"), &q, &line), 0);
     assert_int_equal(q.fail, GS_FAIL_OPEN);
@@ -66,6 +66,7 @@ static void test_bad(void **state)
         {HEAD "device GPU-a memory=18446744073709551615 cores=30 policy=fixed\n", -EINVAL, 4},
         {HEAD "device GPU-a memory=010 cores=30 policy=fixed\n", -EINVAL, 4},
         {HEAD "device GPU-a memory= cores=30 policy=fixed\n", -EINVAL, 4},
+        {HEAD "device GPU-a memory=1 cores=0 policy=fixed\n", -EINVAL, 4},
         {HEAD "device GPU-a memory=1 cores=101 policy=fixed\n", -EINVAL, 4},
         {HEAD "device GPU-a memory=1 cores=30% policy=fixed\n", -EINVAL, 4},
         {HEAD "device GPU-a memory=1 cores=30 policy=fair\n", -EINVAL, 4},
@@ -126,7 +127,7 @@ static void test_many(void **state)
     for (uint32_t i = 0; i < GS_LEDGER_DEVICES; i++) {
         (void)snprintf(q.device[i].uuid, sizeof(q.device[i].uuid), "%090u-%u", 0, i);
         q.device[i].limit_bytes = i % 3 == 0 ? UINT64_MAX : UINT64_MAX - 1 - i;
-        q.device[i].core_pct = i;
+        q.device[i].core_pct = i + 1;
         q.device[i].policy = i % GS_POLICY_COUNT;
     }
     n = gs_quota_format(&q, text, sizeof(text));
@@ -152,6 +153,8 @@ static void test_format_errors(void **state)
     assert_int_equal(gs_quota_format(&q, text, sizeof(text)), -EINVAL);
     q.device[0].limit_bytes = 1;
     q.device[0].core_pct = 101;
+    assert_int_equal(gs_quota_format(&q, text, sizeof(text)), -EINVAL);
+    q.device[0].core_pct = 0;
     assert_int_equal(gs_quota_format(&q, text, sizeof(text)), -EINVAL);
     q.device[0].core_pct = 1;
     q.device[0].policy = GS_POLICY_COUNT;

@@ -429,6 +429,79 @@ static void test_env_bad(void **state)
     assert_int_equal(gs_self.device[0].core_pct, 100);
 }
 
+/** HAMi's policy, priority and per-card share; the ledger and its mirror show them. */
+static void test_env_compute(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "1g", 1), 0);
+    assert_int_equal(setenv(GS_ENV_SM_LIMIT, "30", 1), 0);
+    assert_int_equal(setenv("CUDA_DEVICE_SM_LIMIT_1", "70", 1), 0);
+    assert_int_equal(setenv(GS_ENV_CORE_POLICY, "default", 1), 0);
+    assert_int_equal(setenv(GS_ENV_PRIORITY, "0", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_self.core_pct[0], 30);
+    assert_int_equal(gs_self.core_pct[1], 70);
+    assert_int_equal(gs_self.policy[1], GS_POLICY_ELASTIC);
+    assert_int_equal(gs_self.device[1].policy, GS_POLICY_ELASTIC);
+    assert_int_equal(gs_self.region->sm_limit_pct[1], 70);
+    assert_int_equal(gs_self.high_priority, 1);
+    assert_int_equal(gs_self.region->priority, 0);
+    gs_attach_forget();
+
+    /* who comes later and says otherwise gets the smaller of the two */
+    assert_int_equal(setenv("CUDA_DEVICE_SM_LIMIT_1", "90", 1), 0);
+    assert_int_equal(setenv(GS_ENV_CORE_POLICY, "disable", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_self.core_pct[1], 70);
+    assert_int_equal(gs_self.policy[1], GS_POLICY_ELASTIC);
+    gs_attach_forget();
+    assert_int_equal(setenv(GS_ENV_CORE_POLICY, "force", 1), 0);
+    assert_int_equal(setenv(GS_ENV_PRIORITY, "1", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_self.policy[1], GS_POLICY_FIXED);
+    assert_int_equal(gs_self.high_priority, 0);
+    assert_int_equal(unsetenv("CUDA_DEVICE_SM_LIMIT_1"), 0);
+}
+
+static void test_env_bad_words(void **state)
+{
+    static const char *const bad_policy[] = {"", "Force", "off", "default "};
+    static const char *const bad_priority[] = {"", "2", "-1", "high", "0x0"};
+
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "1g", 1), 0);
+    for (size_t i = 0; i < GS_ARRAY_LEN(bad_policy); i++) {
+        assert_int_equal(setenv(GS_ENV_CORE_POLICY, bad_policy[i], 1), 0);
+        assert_closed(GS_REASON_ENV_WORD);
+    }
+    assert_int_equal(unsetenv(GS_ENV_CORE_POLICY), 0);
+    for (size_t i = 0; i < GS_ARRAY_LEN(bad_priority); i++) {
+        assert_int_equal(setenv(GS_ENV_PRIORITY, bad_priority[i], 1), 0);
+        assert_closed(GS_REASON_ENV_WORD);
+    }
+}
+
+/** A new quota file counts for who attaches next, in both directions. */
+static void test_quota_compute(void **state)
+{
+    (void)state;
+    slice_attach();
+    assert_int_equal(gs_self.core_pct[0], 30);
+    assert_int_equal(gs_self.region->priority, 1);
+    gs_attach_forget();
+    slice_write_quota("gpuslice-quota 1\ngeneration 4\nfail closed\npriority 0\n"
+                      "device GPU-0 memory=1000 cores=80 policy=elastic\n");
+    slice_attach();
+    assert_int_equal(gs_self.core_pct[0], 80);
+    assert_int_equal(gs_self.device[0].core_pct, 80);
+    assert_int_equal(gs_self.device[0].policy, GS_POLICY_ELASTIC);
+    assert_int_equal(gs_self.region->sm_limit_pct[0], 80);
+    assert_int_equal(gs_self.region->priority, 0);
+    assert_int_equal(gs_self.high_priority, 1);
+}
+
 static void test_env_no_limit(void **state)
 {
     (void)state;
@@ -493,6 +566,9 @@ int main(void)
         CASE(test_env_container),
         CASE(test_env_one_card),
         CASE(test_env_bad),
+        CASE(test_env_compute),
+        CASE(test_env_bad_words),
+        CASE(test_quota_compute),
         CASE(test_env_no_limit),
         CASE(test_env_no_cards),
         CASE(test_env_changed),

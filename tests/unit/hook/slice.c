@@ -63,6 +63,8 @@ void slice_setup(void)
     (void)unsetenv(GS_ENV_MEM_LIMIT);
     (void)unsetenv(GS_ENV_CONTAINER_MEM);
     (void)unsetenv(GS_ENV_SM_LIMIT);
+    (void)unsetenv(GS_ENV_CORE_POLICY);
+    (void)unsetenv(GS_ENV_PRIORITY);
 }
 
 void slice_use_env(void)
