@@ -18,7 +18,7 @@ LOADER_FUNCTIONS = {"dlsym", "dlvsym", "dlopen", "dlmopen"}
 # no threads. Of these only _r_debug is used by the look-up functions, which run before a program is ready.
 IMPORTS_ALLOWED = set("""__errno_location _r_debug access clock_gettime close getenv geteuid getpid getrlimit getrlimit64
     madvise mmap mmap64 mprotect munmap open open64 pread pread64 process_vm_readv readlink sched_yield
-    syscall sysconf""".split())
+    sigaction syscall sysconf""".split())
 NEEDED_ALLOWED = re.compile(r"^(libc\.so\.6|ld-linux[-\w]*\.so\.\d+)$")
 
 

@@ -28,5 +28,9 @@
  * is read first; the variable counts only where it is absent. */
 #define GS_BOARD_DIR     "/run/gpuslice/board"
 #define GS_ENV_BOARD_DIR "GPUSLICE_BOARD_DIR"
-/** A file to which every wait of a launch is appended, Chrome's trace format. */
+/** A file, by an absolute path, to which every wait of a launch is appended, Chrome's trace format.
+ */
 #define GS_ENV_TRACE "GPUSLICE_TRACE"
+/** `off`: SIGUSR2 (suspend) and SIGUSR1 (resume) are left alone even where the program does not use
+ * them. */
+#define GS_ENV_SIGNALS "GPUSLICE_SIGNALS"

@@ -13,6 +13,10 @@
 #define GS_HAMI_SLOTS        1024u
 #define GS_HAMI_REGION_BYTES 2008952u
 
+#define GS_HAMI_DEAD      0
+#define GS_HAMI_RUNNING   1
+#define GS_HAMI_SUSPENDED 2
+
 struct gs_hami_memory {
     uint64_t context_bytes;
     uint64_t module_bytes;
@@ -35,7 +39,7 @@ struct gs_hami_slot {
     struct gs_hami_memory used[GS_HAMI_DEVICES];
     uint64_t monitor_used_bytes[GS_HAMI_DEVICES];
     struct gs_hami_util util[GS_HAMI_DEVICES];
-    int32_t status; /**< 0 dead, 1 running, 2 suspended */
+    int32_t status; /**< GS_HAMI_DEAD, _RUNNING, _SUSPENDED */
     int32_t pad;
     uint64_t seqlock; /**< even: stable. We leave it even for ever */
     uint64_t unused[2];

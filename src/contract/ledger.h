@@ -46,6 +46,7 @@ struct gs_ledger_slot {
 };
 #define GS_SLOT_DRIVER_SEEN 1u /**< made at least one driver call through the hook */
 #define GS_SLOT_UNHELD      2u /**< did something the hook cannot hold (dlmopen of a driver) */
+#define GS_SLOT_SIGNALS     4u /**< SIGUSR2 suspends it and SIGUSR1 resumes it */
 
 /** Memory that several processes hold: exported by one, imported by others. Its bytes are in
  *  gs_ledger_device.share_bytes[index] as long as one holder lives, in nobody's `held`. */
@@ -95,7 +96,9 @@ struct gs_ledger_head {
                               move is taken again */
     uint64_t quota_wanted; /**< generation of the newest quota file; raised by who wrote it.
                               Processes that run under another one read the file again */
-    uint64_t reserved[500];
+    uint64_t suspended;    /**< 1: processes that attach begin suspended. Those that run go by the
+                              status in their slot of HAMi's region */
+    uint64_t reserved[499];
 };
 
 struct gs_ledger {

@@ -10,9 +10,12 @@
 #include "hook/file.h"
 #include "hook/limits.h"
 #include "hook/mirror.h"
+#include "hook/resize.h"
 #include "hook/ring.h"
 #include "hook/slot.h"
+#include "hook/suspend.h"
 #include "hook/sys.h"
+#include "hook/trace.h"
 
 static int find_uuid(const struct gs_self_state *self, const char *uuid)
 {
@@ -139,6 +142,7 @@ static int attach(struct gs_self_state *self, struct gs_quota *quota)
     bool from_env;
     int rc = gs_limits_read(quota, &from_env);
 
+    self->quota.from_env = from_env;
     if (rc < 0) {
         if (!is_early(self))
             open_for_ring();
@@ -162,11 +166,14 @@ int gs_attach(void)
     int rc;
 
     gs_ring_configure();
+    gs_trace_configure();
     self->reason = GS_REASON_NONE;
     rc = attach(self, &quota);
     if (rc == 0) {
         self->state = GS_SELF_READY;
         self->n_devices = self->n_mapped;
+        gs_suspend_attached();
+        gs_resize_attached();
     } else if (quota.fail == GS_FAIL_OPEN) {
         self->state = GS_SELF_OPEN;
         rc = 1;
@@ -188,6 +195,7 @@ void gs_attach_forget(void)
     struct gs_self_state *self = &gs_self;
     int saved_errno = errno;
 
+    gs_suspend_forget();
     gs_file_close();
     memset(self, 0, sizeof(*self));
     errno = saved_errno;

@@ -5,11 +5,13 @@
 #include "core/atomics.h"
 #include "core/size.h"
 #include "hook/mirror.h"
+#include "hook/resize.h"
 #include "hook/ring.h"
 #include "hook/self.h"
 #include "hook/slot.h"
 #include "hook/spin.h"
 #include "hook/step.h"
+#include "hook/suspend.h"
 #include "hook/sys.h"
 
 /* How long one attempt waits for the announcement of another process before dead slots are looked
@@ -105,12 +107,18 @@ static bool is_share_moving(const struct gs_self_state *self)
     return false;
 }
 
-static struct tally count(const struct gs_self_state *self, uint32_t dev)
+/** The limit may change under our hands (resize.c). */
+static uint64_t limit_of(const struct gs_self_state *self, uint32_t dev)
+{
+    return __atomic_load_n(&self->limit_bytes[dev], __ATOMIC_RELAXED);
+}
+
+static struct tally count(const struct gs_self_state *self, uint32_t dev, uint64_t limit)
 {
     uint64_t moves = gs_atomic_load(&self->ledger->head.share_moves, __ATOMIC_SEQ_CST);
     struct tally tally = add_all(self, dev);
 
-    if (GS_UNLIKELY(tally.sum > self->limit_bytes[dev])) {
+    if (GS_UNLIKELY(tally.sum > limit)) {
         /* states first: a move that has ended by then has also raised share_moves */
         tally.moved = is_share_moving(self);
         if (gs_atomic_load(&self->ledger->head.share_moves, __ATOMIC_SEQ_CST) != moves)
@@ -173,8 +181,8 @@ static int wait_lower(const struct gs_self_state *self, uint32_t dev, struct gs_
 /** One attempt under the device's spin: 0 granted; -ENOMEM no room and nobody else was announcing;
  *  -EAGAIN another process stands in the way and does not move. *ret_seen: all there was, ours
  * included. */
-static int attempt(struct gs_self_state *self, uint32_t dev, uint64_t bytes, enum gs_charge charge,
-                   uint64_t *ret_seen)
+static int attempt(struct gs_self_state *self, uint32_t dev, uint64_t bytes, uint64_t limit,
+                   enum gs_charge charge, uint64_t *ret_seen)
 {
     struct gs_sys_wait wait = {0, 0};
     struct tally tally;
@@ -184,9 +192,9 @@ static int attempt(struct gs_self_state *self, uint32_t dev, uint64_t bytes, enu
     announce(self, dev, bytes);
     GS_STEP("reserve.announced");
     for (;;) {
-        tally = count(self, dev);
+        tally = count(self, dev, limit);
         *ret_seen = tally.sum;
-        if (GS_LIKELY(tally.sum <= self->limit_bytes[dev]))
+        if (GS_LIKELY(tally.sum <= limit))
             break;
         if (!tally.other && !tally.moved) {
             rc = -ENOMEM;
@@ -219,7 +227,7 @@ static int attempt(struct gs_self_state *self, uint32_t dev, uint64_t bytes, enu
 static int reserve(struct gs_self_state *self, uint32_t dev, uint64_t bytes, enum gs_charge charge,
                    uint64_t *ret_seen)
 {
-    uint64_t limit = self->limit_bytes[dev];
+    uint64_t limit = limit_of(self, dev);
     int rc = 0;
 
     if (GS_UNLIKELY(bytes > limit))
@@ -228,7 +236,7 @@ static int reserve(struct gs_self_state *self, uint32_t dev, uint64_t bytes, enu
     if (limit == UINT64_MAX)
         add_own(self, dev, bytes, charge);
     else
-        rc = attempt(self, dev, bytes, charge, ret_seen);
+        rc = attempt(self, dev, bytes, limit, charge, ret_seen);
     if (GS_LIKELY(rc == 0))
         mirror(self, dev);
     gs_spin_unlock(&self->spin[dev].word);
@@ -261,7 +269,7 @@ static int reserve_slow(struct gs_self_state *self, uint32_t dev, uint64_t bytes
     } while ((rc == -EAGAIN && gs_sys_wait(&wait, CALL_WAIT_US)) ||
              (rc == -ENOMEM && pass.busy > 0 && gs_sys_wait(&wait, REAPER_WAIT_US)));
     refuse(self, dev, rc == -EAGAIN ? GS_REASON_BUSY : GS_REASON_OVER_LIMIT, what,
-           (uint64_t[4]){bytes, seen - bytes, self->limit_bytes[dev], 0});
+           (uint64_t[4]){bytes, seen - bytes, limit_of(self, dev), 0});
     return -ENOMEM;
 }
 
@@ -279,6 +287,15 @@ static int reserve_unusable(struct gs_self_state *self, uint32_t dev, const char
     return -ESHUTDOWN;
 }
 
+/** Rare: the limits have changed, or the slice is suspended. */
+static void heed(struct gs_self_state *self, uint32_t dev, const char *what)
+{
+    if (gs_resize_is_due(self))
+        gs_resize_now();
+    if (gs_suspend_is_on())
+        gs_suspend_wait(dev, what);
+}
+
 int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what)
 {
     struct gs_self_state *self = &gs_self;
@@ -286,11 +303,13 @@ int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const c
 
     if (GS_UNLIKELY(dev >= self->n_devices))
         return reserve_unusable(self, dev, what);
+    if (GS_UNLIKELY(gs_resize_is_due(self) || gs_suspend_is_on()))
+        heed(self, dev, what);
     if (GS_LIKELY(reserve(self, dev, bytes, charge, &seen) == 0))
         return 0;
-    if (bytes > self->limit_bytes[dev]) {
+    if (bytes > limit_of(self, dev)) {
         refuse(self, dev, GS_REASON_OVER_LIMIT, what,
-               (uint64_t[4]){bytes, gs_gate_used(dev), self->limit_bytes[dev], 0});
+               (uint64_t[4]){bytes, gs_gate_used(dev), limit_of(self, dev), 0});
         return -ENOMEM;
     }
     return reserve_slow(self, dev, bytes, charge, what);
@@ -303,6 +322,8 @@ int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 
     if (GS_UNLIKELY(dev >= self->n_devices))
         return self->state == GS_SELF_OPEN ? 0 : -ENODEV;
+    if (GS_UNLIKELY(gs_resize_is_due(self) || gs_suspend_is_on()))
+        heed(self, dev, "try");
     return reserve(self, dev, bytes, charge, &seen) == 0 ? 0 : -ENOMEM;
 }
 
@@ -381,8 +402,11 @@ uint64_t gs_gate_limit(uint32_t dev)
 {
     const struct gs_self_state *self = &gs_self;
 
-    if (GS_LIKELY(dev < self->n_devices))
-        return self->limit_bytes[dev];
+    if (GS_LIKELY(dev < self->n_devices)) {
+        if (GS_UNLIKELY(gs_resize_is_due(self)))
+            gs_resize_now();
+        return limit_of(self, dev);
+    }
     return self->state == GS_SELF_OPEN ? UINT64_MAX : 0;
 }
 

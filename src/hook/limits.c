@@ -10,6 +10,15 @@
 #include "hook/self.h"
 #include "hook/sys.h"
 
+/** What tells one quota file from the next: each is a new file, renamed into place. */
+static void identify(const struct stat *st, uint64_t ret[4])
+{
+    ret[0] = st->st_dev;
+    ret[1] = st->st_ino;
+    ret[2] = (uint64_t)st->st_ctim.tv_sec * 1000000000u + (uint64_t)st->st_ctim.tv_nsec;
+    ret[3] = (uint64_t)st->st_size;
+}
+
 /** The file's text into buf. Returns its length or -errno. */
 static long read_quota(int dir, char *buf, size_t cap)
 {
@@ -21,6 +30,8 @@ static long read_quota(int dir, char *buf, size_t cap)
     if (fd < 0)
         return fd;
     rc = gs_sys_fstat(fd, &st);
+    if (rc == 0)
+        identify(&st, gs_self.quota.file);
     if (rc == 0 && !S_ISREG(st.st_mode))
         rc = -EINVAL;
     while (rc == 0 && n < cap) {
@@ -37,25 +48,31 @@ static long read_quota(int dir, char *buf, size_t cap)
     return rc < 0 ? rc : (long)n;
 }
 
-/** Read and parse `quota` in the open folder `dir`. */
+/** Read and parse `quota` in the open folder `dir`. 0; -EBADMSG bad, at *ret_line; -errno. */
+static int load(int dir, struct gs_quota *ret_quota, uint32_t *ret_line)
+{
+    /* Not on the stack, which may be a small thread's; attaching is one at a time, and so is
+     * looking again, later. One more byte shows a file that is too long. */
+    static char text[GS_QUOTA_MAX_BYTES + 1];
+    long n = read_quota(dir, text, sizeof(text));
+
+    *ret_line = 0;
+    if (n < 0)
+        return (int)n;
+    return gs_quota_parse((struct gs_str){text, (size_t)n}, ret_quota, ret_line) < 0 ? -EBADMSG : 0;
+}
+
 static int from_folder(int dir, const char *name, struct gs_quota *ret_quota)
 {
-    /* Not on the stack, which may be a small thread's; attaching is one at a time. One more byte
-     * shows a file that is too long. */
-    static char text[GS_QUOTA_MAX_BYTES + 1];
-    uint32_t line = 0;
-    long n = read_quota(dir, text, sizeof(text));
-    int rc;
+    uint32_t line;
+    int rc = load(dir, ret_quota, &line);
 
-    if (n < 0)
-        return gs_self_fail(GS_REASON_QUOTA_UNREADABLE, name, (uint64_t)-n, 0);
-    rc = gs_quota_parse((struct gs_str){text, (size_t)n}, ret_quota, &line);
-    if (rc < 0) {
+    if (rc == -EBADMSG) {
         if (line <= 3)
             ret_quota->fail = GS_FAIL_CLOSED;
         return gs_self_fail(GS_REASON_QUOTA_BAD, name, line, 0);
     }
-    return 0;
+    return rc < 0 ? gs_self_fail(GS_REASON_QUOTA_UNREADABLE, name, (uint64_t)-rc, 0) : 0;
 }
 
 /** A limit as HAMi's variables have it; `none` and a zero with a unit mean no limit. */
@@ -222,6 +239,7 @@ int gs_limits_read(struct gs_quota *ret_quota, bool *ret_from_env)
 
     memset(ret_quota, 0, sizeof(*ret_quota));
     *ret_from_env = false;
+    gs_self.quota.dir[0] = '\0';
     if (dir == -ENOENT || dir == -ENOTDIR) {
         name = getenv(GS_ENV_QUOTA_DIR);
         if (name == NULL) {
@@ -232,7 +250,41 @@ int gs_limits_read(struct gs_quota *ret_quota, bool *ret_from_env)
     }
     if (dir < 0)
         return gs_self_fail(GS_REASON_QUOTA_UNREADABLE, name, (uint64_t)-dir, 0);
+    /* kept, because the program may change its environment; too long: limits cannot change */
+    (void)gs_str_to_field(gs_str_of(name), gs_self.quota.dir, sizeof(gs_self.quota.dir));
     rc = from_folder(dir, name, ret_quota);
+    gs_sys_close(dir);
+    return rc;
+}
+
+bool gs_limits_changed(void)
+{
+    char path[sizeof(gs_self.quota.dir) + sizeof(GS_QUOTA_FILE) + 1];
+    struct gs_str_out out;
+    struct stat st;
+    uint64_t now[4];
+
+    if (gs_self.quota.dir[0] == '\0')
+        return false;
+    gs_str_out_init(&out, path, sizeof(path));
+    gs_str_put_c(&out, gs_self.quota.dir);
+    gs_str_put_c(&out, "/" GS_QUOTA_FILE);
+    if (GS_SYS(SYS_newfstatat, AT_FDCWD, path, &st, 0) < 0)
+        return false; /* gone: what is in force stays */
+    identify(&st, now);
+    return memcmp(now, gs_self.quota.file, sizeof(now)) != 0;
+}
+
+int gs_limits_reread(struct gs_quota *ret_quota, uint32_t *ret_line)
+{
+    int rc, dir;
+
+    if (gs_self.quota.dir[0] == '\0')
+        return -ENOENT;
+    dir = gs_sys_openat(AT_FDCWD, gs_self.quota.dir, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    if (dir < 0)
+        return dir;
+    rc = load(dir, ret_quota, ret_line);
     gs_sys_close(dir);
     return rc;
 }

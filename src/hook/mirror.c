@@ -7,6 +7,8 @@
 /** HAMi has 0 for "no limit". */
 static uint64_t hami_limit(uint64_t limit_bytes)
 {
+    if (limit_bytes == 0)
+        return 1; /* taken out of the grant while the slice ran */
     return limit_bytes == UINT64_MAX ? 0 : limit_bytes;
 }
 
@@ -70,7 +72,7 @@ void gs_mirror_claim(void)
     self->mirror = &self->region->slot[self->slot];
     memset(self->mirror, 0, sizeof(*self->mirror));
     self->mirror->pid = (int32_t)self->pid;
-    __atomic_store_n(&self->mirror->status, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&self->mirror->status, GS_HAMI_RUNNING, __ATOMIC_RELEASE);
     raise_n_slots(self->region, self->slot);
 }
 
@@ -78,7 +80,7 @@ void gs_mirror_wipe(uint32_t slot)
 {
     struct gs_hami_slot *m = &gs_self.region->slot[slot];
 
-    __atomic_store_n(&m->status, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&m->status, GS_HAMI_DEAD, __ATOMIC_RELEASE);
     for (uint32_t i = 0; i < GS_HAMI_DEVICES; i++) {
         struct gs_hami_memory *mem = &m->used[i];
 

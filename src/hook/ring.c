@@ -27,23 +27,23 @@ void gs_ring_configure(void)
         (void)gs_str_to_field(value, log_path, sizeof(log_path)); /* too long: not logged */
 }
 
-/** Write, and keep from the program what the kernel sends a writer to a pipe nobody reads or beyond
- * a limit of file size: it would be its end, for a line that is ours. */
-static void write_unharmed(int fd, const char *line, size_t n)
+long gs_ring_write(int fd, const char *line, size_t n)
 {
     const uint64_t ours = UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1);
     const struct timespec now = {0, 0};
     uint64_t before = 0, pending = 0, take;
     long rc;
 
-    if (GS_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &before, sizeof(ours)) < 0)
-        return;
+    rc = GS_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &before, sizeof(ours));
+    if (rc < 0)
+        return rc;
     (void)GS_SYS(SYS_rt_sigpending, &pending, sizeof(pending)); /* none known: none is kept */
-    rc = gs_sys_write(fd, line, n); /* a full log is no reason to fail */
+    rc = gs_sys_write(fd, line, n);
     take = ours & ~pending;
     if (take != 0 && (rc == -EPIPE || rc == -EFBIG))
         (void)GS_SYS(SYS_rt_sigtimedwait, &take, NULL, &now, sizeof(take)); /* ignored: none came */
     (void)GS_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+    return rc;
 }
 
 /** One write per line, so that lines of several processes do not mix. */
@@ -67,7 +67,7 @@ static void write_line(const struct gs_ledger_event *event)
                            0600); /* of a pipe nobody reads: fails at once */
     if (fd < 0)
         return;
-    write_unharmed(fd, line, out.n);
+    (void)gs_ring_write(fd, line, out.n); /* a full log is no reason to fail */
     if (log_fd < 0)
         gs_sys_close(fd);
 }

@@ -4,6 +4,7 @@
  * Lines also go to $GPUSLICE_LOG (a descriptor number or a path) where that is set. No allocation,
  * no stdio; errno is kept. Slow paths only. */
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "contract/reason.h"
@@ -16,3 +17,7 @@
 void gs_ring_log(enum gs_reason reason, uint32_t dev, const char *what, const uint64_t arg[4]);
 /** Read $GPUSLICE_LOG; at attach. */
 void gs_ring_configure(void);
+/** One write of ours to a file, and keep from the program what the kernel sends a writer to a pipe
+ * nobody reads or beyond a limit of file size: it would be its end, for a line that is ours.
+ * Returns what write(2) does, or -errno. */
+long gs_ring_write(int fd, const char *line, size_t n);

@@ -15,13 +15,25 @@ enum gs_self_kind {
                      */
 };
 
+#define GS_SELF_PATH 512
+
 /** A lock of this process, on a line of its own. 0 free, 1 taken. */
 struct gs_self_spin {
     _Alignas(64) uint64_t word;
 };
 
+/** Which quota file the limits in force came from; resize.c's. */
+struct gs_self_quota {
+    uint64_t seen;          /**< ledger.head.quota_wanted up to which it was looked at */
+    uint64_t due_ns;        /**< when a slow path may look at the file itself again */
+    uint64_t busy;          /**< 1: a thread is reading it */
+    uint64_t file[4];       /**< identity of the file read: device, inode, change time */
+    uint32_t from_env;      /**< 1: limits are from variables and stay as they are */
+    char dir[GS_SELF_PATH]; /**< the folder; empty: none, or too long to remember */
+};
+
 /** What the gate needs at hand. Written by gs_attach() alone, before the engine publishes `ready`;
- *  afterwards only the locks, share_refs and fd change. */
+ *  afterwards only the locks, share_refs, fd and, when the quota has changed, limits and quota. */
 struct gs_self_state {
     uint32_t n_devices; /**< 0 unless READY, so that one comparison guards the hot path */
     uint32_t slot;
@@ -49,11 +61,12 @@ struct gs_self_state {
     uint32_t n_mapped; /**< devices in the mapping; the ledger's own count can be overwritten by a
                           tenant */
     char uuid[GS_LEDGER_DEVICES][96];
+    struct gs_self_quota quota;
     /* why not READY */
     uint32_t reason; /**< enum gs_reason */
     uint64_t reason_arg[4];
     char reason_what[40];
-    char path[512]; /**< the ledger's */
+    char path[GS_SELF_PATH]; /**< the ledger's */
 };
 
 #ifdef GS_ATOMICS_SHIM
