@@ -9,7 +9,7 @@ static int is_current(const struct gs_board *board, uint64_t now_ns)
 {
     uint64_t beat = __atomic_load_n(&board->beat_ns, __ATOMIC_RELAXED);
 
-    return beat <= now_ns && now_ns - beat <= GS_BOARD_STALE_NS;
+    return (beat <= now_ns ? now_ns - beat : beat - now_ns) <= GS_BOARD_STALE_NS;
 }
 
 static int find_once(const struct gs_board *board, uint64_t dev, uint64_t ino,
@@ -19,14 +19,16 @@ static int find_once(const struct gs_board *board, uint64_t dev, uint64_t ino,
 
     for (uint32_t i = 0; i < n && i < GS_BOARD_SLICES; i++) {
         const struct gs_board_slice *s = &board->slice[i];
+        uint32_t share;
 
         if (__atomic_load_n(&s->ledger_dev, __ATOMIC_RELAXED) != dev ||
             __atomic_load_n(&s->ledger_ino, __ATOMIC_RELAXED) != ino)
             continue;
+        share = __atomic_load_n(&s->share_bp, __ATOMIC_RELAXED);
         *ret = (struct gs_board_slice){
             .ledger_dev = dev,
             .ledger_ino = ino,
-            .share_bp = __atomic_load_n(&s->share_bp, __ATOMIC_RELAXED),
+            .share_bp = share < GS_SHARE_ALL_BP ? share : GS_SHARE_ALL_BP,
             .flags = __atomic_load_n(&s->flags, __ATOMIC_RELAXED),
             .refund_ns = __atomic_load_n(&s->refund_ns, __ATOMIC_RELAXED),
         };
@@ -41,8 +43,10 @@ int gs_board_find(const struct gs_board *board, uint64_t ledger_dev, uint64_t le
     struct gs_board_slice found;
 
     if (__atomic_load_n(&board->magic, __ATOMIC_RELAXED) != GS_BOARD_MAGIC ||
-        board->version != GS_BOARD_VERSION)
+        __atomic_load_n(&board->version, __ATOMIC_RELAXED) != GS_BOARD_VERSION)
         return -ENODATA;
+    if (ledger_dev == 0 && ledger_ino == 0)
+        return -ENOENT; /* the mark of a free entry */
     if (!is_current(board, now_ns))
         return -ESTALE;
     for (int i = 0; i < TRIES; i++) {

@@ -43,7 +43,9 @@ struct gs_board {
     uint64_t seq;
     uint64_t beat_ns;
     uint64_t writer_pid; /**< for people */
-    uint64_t reserved[3];
+    uint64_t refund_bin; /**< newest bin (CLOCK_MONOTONIC / GS_LEDGER_BIN_NS) whose refunds are in:
+                            the next writer goes on from there */
+    uint64_t reserved[2];
     char uuid[96];
     uint64_t reserved1[12];
     struct gs_board_slice slice[GS_BOARD_SLICES];
@@ -52,8 +54,10 @@ _Static_assert(sizeof(struct gs_board_slice) == 56, "entry layout");
 _Static_assert(offsetof(struct gs_board, slice) == 256, "board layout");
 
 /** Copy the entry of one ledger out of a mapped board.
- *  Returns  0; -ENODATA not a board; -ESTALE the beat is older than GS_BOARD_STALE_NS, or in the
- * future; -ENOENT the slice is not on it; -EAGAIN the writer was at it at every try. *ret is
- * touched on success alone. Threads  any; no system call. */
+ *  @now_ns  CLOCK_MONOTONIC; may be a little old, as of a thread that was preempted since.
+ *  Returns  0; -ENODATA not a board; -ESTALE the beat is more than GS_BOARD_STALE_NS away from
+ *           now_ns; -ENOENT the slice is not on it; -EAGAIN the writer was at it at every try.
+ *           *ret is touched on success alone; share_bp is at most GS_SHARE_ALL_BP there.
+ *  Threads  any; no system call. */
 GS_WUR int gs_board_find(const struct gs_board *board, uint64_t ledger_dev, uint64_t ledger_ino,
                          uint64_t now_ns, struct gs_board_slice *ret);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "hook/attach.h"
+#include "hook/board.h"
 #include "hook/elf.h"
 #include "hook/futex.h"
 #include "hook/limiter.h"
@@ -160,6 +161,7 @@ static void forget_parent(void)
     if (gs_hook_vendor.forget != NULL)
         gs_hook_vendor.forget();
     gs_limiter_forget();
+    gs_hook_board_forget();
     gs_attach_forget();
     memset(&gs_engine, 0, offsetof(struct gs_engine_state, once));
 }

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "hook/attach.h"
+#include "hook/board.h"
 #include "hook/limiter.h"
 #include "hook/lookup.h"
 #include "hook/ring.h"
@@ -74,6 +75,9 @@ void gs_limiter_publish(void)
 {
 }
 void gs_limiter_forget(void)
+{
+}
+void gs_hook_board_forget(void)
 {
 }
 void gs_track_reset(void)
