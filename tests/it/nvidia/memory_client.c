@@ -250,6 +250,55 @@ static int memory_verb(const char *verb, uint64_t a, uint64_t b, uint64_t c)
     return 1;
 }
 
+/* "check NAME BYTES VALUE": copies all of it back in pieces; how many bytes differ. */
+static void check(CUdeviceptr ptr, uint64_t bytes, unsigned char value)
+{
+    static unsigned char piece[1 << 20];
+    uint64_t wrong = 0;
+
+    for (uint64_t at = 0; at < bytes; at += sizeof(piece)) {
+        size_t n = bytes - at < sizeof(piece) ? (size_t)(bytes - at) : sizeof(piece);
+        CUresult result = cuMemcpyDtoH_v2(piece, ptr + at, n);
+
+        for (size_t i = 0; i < n; i++)
+            wrong += result != CUDA_SUCCESS || piece[i] != value;
+    }
+    printf("%" PRIu64 "\n", wrong);
+}
+
+/* "launch TIMES": a kernel, waited for, so many times. */
+static CUresult launch(uint64_t times)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                              ".visible .entry work()\n{\nret;\n}\n";
+    static CUfunction work;
+    CUmodule module = NULL;
+    CUresult result = work == NULL ? cuModuleLoadData(&module, ptx) : CUDA_SUCCESS;
+
+    if (result == CUDA_SUCCESS && work == NULL)
+        result = cuModuleGetFunction(&work, module, "work");
+    for (uint64_t i = 0; i < times && result == CUDA_SUCCESS; i++) {
+        result = cuLaunchKernel(work, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        if (result == CUDA_SUCCESS)
+            result = cuCtxSynchronize();
+    }
+    return result;
+}
+
+/* The calls that use memory. */
+static int use_verb(const char *verb, uint64_t a, uint64_t b, uint64_t c)
+{
+    if (strcmp(verb, "set") == 0)
+        printf("%d\n", cuMemsetD8_v2(named[a], (unsigned char)c, b));
+    else if (strcmp(verb, "check") == 0)
+        check(named[a], b, (unsigned char)c);
+    else if (strcmp(verb, "launch") == 0)
+        printf("%d\n", launch(a));
+    else
+        return 0;
+    return 1;
+}
+
 /* Code whose global variable has `bytes` bytes. */
 static int code_verb(const char *verb, uint64_t a, uint64_t bytes)
 {
@@ -316,7 +365,7 @@ int main(void)
         uint64_t c = number(strtok(NULL, " \n"));
 
         if (verb != NULL && !context_verb(verb, a, b) && !memory_verb(verb, a, b, c) &&
-            !code_verb(verb, a, b))
+            !code_verb(verb, a, b) && !use_verb(verb, a, b, c))
             query_verb(verb, a);
         (void)fflush(stdout);
     }

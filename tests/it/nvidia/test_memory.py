@@ -145,6 +145,11 @@ def test_every_way_is_refused_and_charged_alike(world):
     assert held.do("info") == [0, 64 * MIB, 64 * MIB]
 
     assert held.do("managed", 1, 5 * MIB)[0] == 0
+    # charged in full from the start, though the card gives nothing away before it is used
+    assert held.do("info")[1] == 58 * MIB
+    assert lost() == 0
+    assert held.do("set", 1, 5 * MIB, 1) == 0
+    assert lost() == 6 * MIB
     assert held.do("pitch", 2, 513, 8192) == [0, 1024]
     assert held.do("array", 3, 1 << 11, 1 << 11) == 0
     assert held.do("mipmap", 4, 1 << 10, 1 << 10) == 0

@@ -51,7 +51,7 @@ static uint32_t next(uint32_t *seed)
 }
 
 struct thing {
-    enum { LINEAR, POOLED, HANDLE, ARRAY } kind;
+    enum { LINEAR, POOLED, HANDLE, ARRAY, MANAGED } kind;
     CUdeviceptr ptr;
     CUmemGenericAllocationHandle handle;
     CUarray array;
@@ -79,6 +79,11 @@ static CUresult make(struct thing *t, uint32_t *seed)
         return make_handle(t, 2 * MIB);
     case ARRAY:
         return cuArrayCreate_v2(&t->array, &array);
+    case MANAGED:
+        rc = cuMemAllocManaged(&t->ptr, 3 * size, 1);
+        if (!rc)
+            MUST(cuMemPrefetchAsync(t->ptr, 2 * size, 0, NULL));
+        return rc;
     default:
         t->kind = LINEAR;
         rc = cuMemAlloc_v2(&t->ptr, size);

@@ -9,6 +9,7 @@
 
 #include "vendors/nvidia/sim/holders.h"
 #include "vendors/nvidia/sim/process.h"
+#include "vendors/nvidia/sim/residency.h"
 
 #define EXPORT_MAGIC UINT64_C(0x54524f505845)
 
@@ -31,7 +32,7 @@ static int make_room(const struct gs_sim_take *t, uint64_t bytes)
     struct gs_sim_card_state *c = &gs_sim_state->card[t->card];
     if (!has_room(c, bytes)) {
         (void)gs_process_reap(GS_SIM_NONE, GS_SIM_NONE, 1);
-        if (!has_room(c, bytes))
+        if (!has_room(c, bytes) && !gs_residency_make_room(t->card, bytes, GS_SIM_NONE))
             return -ENOSPC;
     }
     struct gs_sim_group_use *u = &gs_sim_state->group[gs_sim_self.group].card[t->card];
@@ -54,12 +55,15 @@ static int take_locked(const struct gs_sim_take *t, struct gs_sim_id *ret_id)
 {
     struct gs_sim_card_state *c = &gs_sim_state->card[t->card];
     uint64_t units = 0, bytes = t->bytes;
-    if (bytes > c->memory_bytes)
+    /* Managed memory is as large as the host allows; the span of the card stands for that. */
+    if (bytes > (t->kind == GS_SIM_MANAGED ? c->span_units << c->shift : c->memory_bytes))
         return -ENOSPC;
     if (t->placed) {
         units = (bytes + c->granularity - 1) >> c->shift;
         bytes = units << c->shift;
     }
+    if (t->kind == GS_SIM_MANAGED)
+        bytes = 0; /* nothing lies on the card before it is used */
     int rc = make_room(t, bytes);
     if (rc)
         return rc;
@@ -84,6 +88,7 @@ static int take_locked(const struct gs_sim_take *t, struct gs_sim_id *ret_id)
     o->units = units;
     o->bytes = bytes;
     o->size = t->size;
+    o->used_seq = 0;
     __atomic_store_n(&o->kind, t->kind, __ATOMIC_RELEASE);
     gs_holders_charge(o);
     raise_peak(t->card);

@@ -5,6 +5,7 @@
 #include "vendors/nvidia/sim/array.h"
 #include "vendors/nvidia/sim/capture_link.h"
 #include "vendors/nvidia/sim/copy.h"
+#include "vendors/nvidia/sim/managed.h"
 #include "vendors/nvidia/sim/memory.h"
 
 /* One side of a copy. */
@@ -143,9 +144,11 @@ CUresult gs_copy_call(const CUDA_MEMCPY3D *copy, struct gs_sim_order order)
         rc = gs_stream_submit(order.async ? order.stream : NULL, work, gs_copy_bytes(copy));
     else
         rc = gs_stream_run(work, gs_copy_bytes(copy));
-    if (!rc)
-        move(copy, &to, &from);
-    return rc;
+    if (rc)
+        return rc;
+    move(copy, &to, &from);
+    gs_managed_write((CUdeviceptr)(uintptr_t)to.start, gs_copy_bytes(copy));
+    return CUDA_SUCCESS;
 }
 
 static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *p)

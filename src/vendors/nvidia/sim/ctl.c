@@ -23,6 +23,24 @@ static void print_text(const char *text)
     putchar('"');
 }
 
+/* Managed memory: allocated, and how much of it lies on the card now. */
+static void print_managed(const struct gs_sim_state *s, uint32_t card)
+{
+    const struct gs_sim_card_state *c = &s->card[card];
+    uint64_t allocated = 0, resident = 0;
+    for (uint32_t i = 0; i < s->object_top; i++) {
+        const struct gs_sim_object *o = &s->object[i];
+        if (o->kind != GS_SIM_MANAGED || o->card != card)
+            continue;
+        allocated += o->units << c->shift;
+        resident += o->bytes;
+    }
+    printf(",\"managed\":{\"allocated_bytes\":%llu,\"resident_bytes\":%llu,"
+           "\"migrated_bytes\":%llu,\"evicted_bytes\":%llu}",
+           (unsigned long long)allocated, (unsigned long long)resident,
+           (unsigned long long)c->migrated_bytes, (unsigned long long)c->evicted_bytes);
+}
+
 static void print_cards(const struct gs_sim_state *s)
 {
     char uuid[48];
@@ -32,10 +50,12 @@ static void print_cards(const struct gs_sim_state *s)
         printf("%s{\"index\":%u,\"name\":", i ? "," : "", i);
         print_text(c->name);
         printf(",\"uuid\":\"%s\",\"total_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu,"
-               "\"granularity_bytes\":%llu,\"lost\":%s}",
+               "\"granularity_bytes\":%llu,\"lost\":%s",
                uuid, (unsigned long long)c->memory_bytes, (unsigned long long)c->used_bytes,
                (unsigned long long)c->peak_bytes, (unsigned long long)c->granularity,
                gs_fault_is_lost(i) ? "true" : "false");
+        print_managed(s, i);
+        putchar('}');
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "vendors/nvidia/sim/capture.h"
 #include "vendors/nvidia/sim/device.h"
+#include "vendors/nvidia/sim/managed.h"
 #include "vendors/nvidia/sim/module.h"
 #include "vendors/nvidia/sim/stream_object.h"
 
@@ -231,7 +232,8 @@ static CUresult launch(const CUDA_KERNEL_NODE_PARAMS_v3 *k, CUstream hStream)
         return gs_capture_add(hStream, &p, NULL);
     }
     if (!gs_sim_self.zero_cost)
-        gs_stream_add(s, GS_STREAM_KERNEL, gs_launch_cost(f, grid, block));
+        gs_stream_add(s, GS_STREAM_KERNEL,
+                      gs_launch_cost(f, grid, block) + gs_managed_launch(s->card));
     return CUDA_SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 
 #include "vendors/nvidia/sim/capture.h"
 #include "vendors/nvidia/sim/graph_object.h"
+#include "vendors/nvidia/sim/managed.h"
 #include "vendors/nvidia/sim/module.h"
 
 #define EXEC_OF(var, handle)                                                                       \
@@ -156,7 +157,8 @@ static CUresult run_node(const struct gs_node *node, CUstream h)
         if (!f)
             return CUDA_ERROR_INVALID_HANDLE;
         if (!gs_sim_self.zero_cost)
-            gs_stream_add(s, GS_STREAM_KERNEL, gs_launch_cost(f, grid, block));
+            gs_stream_add(s, GS_STREAM_KERNEL,
+                          gs_launch_cost(f, grid, block) + gs_managed_launch(s->card));
         return CUDA_SUCCESS;
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY:

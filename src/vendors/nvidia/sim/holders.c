@@ -141,6 +141,18 @@ void gs_holders_uncharge(const struct gs_sim_object *o)
         add(&s->proc[o->owner].used_bytes[o->card], -o->bytes);
 }
 
+void gs_holders_resize(uint32_t index, uint64_t bytes)
+{
+    struct gs_sim_state *s = gs_sim_state;
+    struct gs_sim_object *o = &s->object[index];
+    uint64_t more = bytes - o->bytes; /* modulo 2^64 where it is less */
+    o->bytes = bytes;
+    add(&s->card[o->card].used_bytes, more);
+    add(&s->group[o->group].card[o->card].used_bytes, more);
+    if (o->owner != GS_SIM_NONE)
+        add(&s->proc[o->owner].used_bytes[o->card], more);
+}
+
 void gs_holders_raise_peaks(uint32_t card)
 {
     struct gs_sim_state *s = gs_sim_state;

@@ -20,6 +20,9 @@ void gs_holders_unplace(uint32_t card, uint64_t first, uint64_t units);
 void gs_holders_charge(const struct gs_sim_object *o);
 void gs_holders_uncharge(const struct gs_sim_object *o);
 
+/** Change what an object is charged for (managed memory moves). */
+void gs_holders_resize(uint32_t index, uint64_t bytes);
+
 /** Raise the peaks of card and of all groups to what they have now. */
 void gs_holders_raise_peaks(uint32_t card);
 

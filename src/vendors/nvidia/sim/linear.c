@@ -8,6 +8,7 @@
 #include "vendors/nvidia/sim/context.h"
 #include "vendors/nvidia/sim/graph_memory.h"
 #include "vendors/nvidia/sim/low.h"
+#include "vendors/nvidia/sim/managed.h"
 #include "vendors/nvidia/sim/memory.h"
 #include "vendors/nvidia/sim/pool.h"
 #include "vendors/nvidia/sim/process.h"
@@ -193,7 +194,7 @@ static CUresult large_alloc(struct gs_sim_ctx *ctx, uint32_t card, size_t bytes,
     const struct gs_sim_object *o = &gs_sim_state->object[id.index];
     struct gs_sim_range range = {.start = gs_memory_address(card, o->first_unit),
                                  .size = bytes,
-                                 .length = o->bytes,
+                                 .length = o->units << gs_sim_state->card[card].shift,
                                  .kind = kind,
                                  .card = card,
                                  .device = ctx->device,
@@ -240,6 +241,7 @@ static CUresult free_locked(CUdeviceptr ptr)
     if ((r->kind != GS_SIM_RANGE_DEVICE && r->kind != GS_SIM_RANGE_MANAGED) || r->start != ptr)
         return CUDA_ERROR_INVALID_VALUE;
     struct gs_sim_id id = r->id;
+    gs_managed_forget(r);
     gs_low_unmap(r);
     gs_memory_remove(number);
     gs_card_drop(id);

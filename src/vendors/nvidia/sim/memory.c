@@ -6,6 +6,7 @@
 #include "vendors/nvidia/sim/block.h"
 #include "vendors/nvidia/sim/import.h"
 #include "vendors/nvidia/sim/low.h"
+#include "vendors/nvidia/sim/managed.h"
 #include "vendors/nvidia/sim/process.h"
 
 #define RANGES_MAX (1U << 20)
@@ -224,6 +225,7 @@ void gs_memory_forget_context(struct gs_sim_ctx *ctx)
             continue;
         if (r->kind == GS_SIM_RANGE_DEVICE || r->kind == GS_SIM_RANGE_MANAGED) {
             struct gs_sim_id id = r->id;
+            gs_managed_forget(r);
             gs_low_unmap(r);
             gs_memory_remove(i);
             gs_card_drop(id);

@@ -4,6 +4,7 @@
 
 #include "vendors/nvidia/sim/capture_link.h"
 #include "vendors/nvidia/sim/copy.h"
+#include "vendors/nvidia/sim/managed.h"
 #include "vendors/nvidia/sim/memory.h"
 
 uint64_t gs_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set)
@@ -80,9 +81,11 @@ static CUresult call(const CUDA_MEMSET_NODE_PARAMS *set, struct gs_sim_order ord
         return CUDA_SUCCESS;
     /* Fills of device memory do not make the caller wait. */
     rc = gs_stream_submit(order.async ? order.stream : NULL, GS_STREAM_FILL, gs_set_bytes(set));
-    if (!rc)
-        fill(set);
-    return rc;
+    if (rc)
+        return rc;
+    fill(set);
+    gs_managed_write(set->dst, gs_set_bytes(set));
+    return CUDA_SUCCESS;
 }
 
 /* The exported family of one element size. */

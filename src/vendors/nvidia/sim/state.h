@@ -30,7 +30,7 @@ enum gs_sim_kind {
     GS_SIM_FREE = 0,
     GS_SIM_BLOCK,   /* a granule that small allocations are cut from */
     GS_SIM_LINEAR,  /* one allocation larger than half a granule */
-    GS_SIM_MANAGED, /* cuMemAllocManaged */
+    GS_SIM_MANAGED, /* cuMemAllocManaged; see residency.h */
     GS_SIM_ARRAY,
     GS_SIM_CHUNK,   /* part of a pool */
     GS_SIM_HANDLE,  /* cuMemCreate */
@@ -51,9 +51,13 @@ struct gs_sim_card_state {
     uint64_t first_free;  /* no granule below this one is free */
     uint64_t used_bytes;  /* atomic reads without the lock */
     uint64_t peak_bytes;
-    uint32_t lost;         /* atomic; non-zero: the card fell off the bus */
-    uint32_t index;        /* own number */
-    struct gs_clock clock; /* modelled time of work on this card; own lock */
+    uint64_t migrated_bytes; /* managed memory that came to the card because a kernel used it, or by
+                                prefetch; never lowered */
+    uint64_t evicted_bytes;  /* managed memory that others, or the rest of itself, pushed off */
+    uint64_t use_seq;        /* counts uses of managed memory */
+    uint32_t lost;           /* atomic; non-zero: the card fell off the bus */
+    uint32_t index;          /* own number */
+    struct gs_clock clock;   /* modelled time of work on this card; own lock */
 };
 
 /** A process that called cuInit (slot number = byte locked in the file `alive`). */
@@ -96,8 +100,9 @@ struct gs_sim_object {
     uint32_t next_free;
     uint64_t first_unit; /* place in the card's file, in granules */
     uint64_t units;      /* 0: no place */
-    uint64_t bytes;      /* charged */
+    uint64_t bytes;      /* charged; of managed memory those that lie on the card */
     uint64_t size;       /* as asked for (what an importer is told) */
+    uint64_t used_seq;   /* managed: use_seq of the card when it was last used */
 };
 
 /** One process other than the owner that keeps an object alive. */
