@@ -5,9 +5,9 @@
  * pair launch    cuLaunchKernel of an empty kernel: the same, a call meminfo   cuMemGetInfo: the
  * same, a call start     from exec to the first allocation: "wall_ns cpu_ns" of the whole process
  * so far syscalls  system calls made by ITERATIONS rounds of alloc, free, meminfo, launch after
- * warm-up With the variable GS_BENCH_GATE set to a descriptor, waits for its end-of-file before
- * measuring, so that many clients start together. The driver is found as programs find it: dlopen,
- * dlsym. */
+ * warm-up launch-syscalls  the same of ITERATIONS launches alone With the variable GS_BENCH_GATE
+ * set to a descriptor, waits for its end-of-file before measuring, so that many clients start
+ * together. The driver is found as programs find it: dlopen, dlsym. */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -176,7 +177,7 @@ static void trap_system_calls(void)
     }
 }
 
-static void count_system_calls(const struct driver *d, long iterations)
+static void count_system_calls(const struct driver *d, long iterations, bool launches_only)
 {
     CUfunction f = empty_function(d);
     char line[64];
@@ -184,9 +185,11 @@ static void count_system_calls(const struct driver *d, long iterations)
         if (round == 1)
             trap_system_calls();
         for (long i = 0; i < iterations; i++) {
+            once(d, LAUNCH, f);
+            if (launches_only)
+                continue;
             once(d, ALLOC, f);
             once(d, MEMINFO, f);
-            once(d, LAUNCH, f);
         }
     }
     int n = snprintf(line, sizeof line, "%ld\n", (long)trapped);
@@ -212,7 +215,9 @@ int main(int argc, char **argv)
     }
     open_driver(&d);
     if (strcmp(op, "syscalls") == 0)
-        count_system_calls(&d, iterations);
+        count_system_calls(&d, iterations, false);
+    else if (strcmp(op, "launch-syscalls") == 0)
+        count_system_calls(&d, iterations, true);
     else if (strcmp(op, "alloc") == 0)
         measure(&d, ALLOC, live, iterations);
     else if (strcmp(op, "meminfo") == 0)
@@ -220,8 +225,8 @@ int main(int argc, char **argv)
     else if (strcmp(op, "launch") == 0)
         measure(&d, LAUNCH, live, iterations);
     else {
-        fprintf(stderr,
-                "usage: hook_client alloc|launch|meminfo|start|syscalls [LIVE] [ITERATIONS]\n");
+        fprintf(stderr, "usage: hook_client alloc|launch|meminfo|start|syscalls|launch-syscalls "
+                        "[LIVE] [ITERATIONS]\n");
         return 2;
     }
     return 0;

@@ -1,0 +1,269 @@
+"""Judge the limiter: shares of card time as the simulated card itself accounts them, and what the limiter costs.
+
+A cell of the grid is one slice: a share, a kernel length, a way of launching, a number of processes. It runs on a card
+of its own; the card is asked every 50 ms how much of its time the slice has had (bench/limiter_judge.py says what
+becomes of that). What is expected is the share, or what the same program reaches without a hook where that is less.
+Cells sleep most of the time and run side by side. Costs are measured afterwards, alone, in interleaved pairs.
+
+  settled  a slice is settled from the first sample on from which every 1 s window that begins within the next second
+           is within the bound of its kind: 3 points for kernels up to 1 ms, else one kernel's length and 1 point.
+           1 s kernels: from the kernel on from which the share over any three successive ones is within 3 points.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import limiter_judge as judge  # noqa: E402
+from limiter_cards import BUILD, CLIENT, STAGE, Cards, end, now, reports  # noqa: E402
+
+BURSTY = "k20us,k100us,k500us,k2ms,k10ms,k50ms"
+#        name: (kernels, longest in seconds, extra options, how much of the machine a cell takes)
+KERNELS = {
+    "20us": ("k20us", 20e-6, [], 3),
+    "1ms": ("k1ms", 1e-3, [], 1),
+    "50ms": ("k50ms", 50e-3, [], 1),
+    "bursty": (BURSTY, 50e-3, ["--bursty", "7"], 1),
+    "1s": ("k1s", 1.0, [], 1),
+}
+SHARES = (10, 30, 50, 70, 90)
+MODES = ("stream", "graph", "sync")
+PROCESSES = (1, 2, 4)
+SHORT = [
+    ("1s", 50, "stream", 1), ("1s", 70, "sync", 2), ("1s", 90, "graph", 1),
+    ("20us", 10, "stream", 1), ("20us", 50, "graph", 2), ("20us", 70, "sync", 1), ("20us", 90, "stream", 4),
+    ("1ms", 10, "graph", 2), ("1ms", 30, "stream", 1), ("1ms", 50, "sync", 4), ("1ms", 70, "graph", 1),
+    ("1ms", 90, "stream", 2), ("1ms", 90, "sync", 1),
+    ("50ms", 10, "stream", 1), ("50ms", 30, "graph", 4), ("50ms", 50, "sync", 2), ("50ms", 90, "stream", 1),
+    ("bursty", 10, "sync", 1), ("bursty", 30, "stream", 4), ("bursty", 50, "stream", 1), ("bursty", 70, "graph", 2),
+    ("bursty", 90, "graph", 1),
+]
+CELL_S, BARE_S, LONG_KERNELS = 11.8, 3.0, 25
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+class Seats:
+    """So many cells at once as the processors carry: each takes as many seats as its kind costs."""
+
+    def __init__(self, n):
+        self.free = n
+        self.changed = threading.Condition()
+
+    def take(self, n):
+        with self.changed:
+            self.changed.wait_for(lambda: self.free >= n)
+            self.free -= n
+
+    def give(self, n):
+        with self.changed:
+            self.free += n
+            self.changed.notify_all()
+
+
+def client_options(kernel, mode, processes, seconds):
+    names, _, extra, _ = KERNELS[kernel]
+    return ["--kernels", names, "--mode", mode, "--processes", str(processes), "--seconds", str(seconds), *extra]
+
+
+def bare_rate(kernel, mode, processes):
+    """Share of the card that the program reaches when nothing holds it."""
+    with Cards() as cards:
+        watch = cards.watch()
+        cards.bare("bare", *client_options(kernel, mode, processes, BARE_S + 1.5))
+        if not watch.until_used("bare", 1e-6, 30):
+            raise RuntimeError("the bare program never came onto the card")
+        start = judge.begin(watch.curve("bare"))
+        watch.until_time(start + BARE_S + 0.6, 30)
+        shares = [share for _, share in judge.windows(watch.curve("bare"), start + 0.3, BARE_S)]
+        return min(1.0, statistics.mean(shares))
+
+
+def run_cell(kernel, share, mode, processes, bare):
+    _, longest, _, _ = KERNELS[kernel]
+    target = min(share / 100, bare)
+    seconds = (LONG_KERNELS + processes) / target + 2 if longest >= 1 else CELL_S
+    out = {"kernel": kernel, "share_pct": share, "mode": mode, "processes": processes, "bare_share": round(bare, 4),
+           "target": round(target, 4)}
+    with Cards() as cards:
+        watch = cards.watch()
+        p = cards.slice("cell", ["--cores", share], *client_options(kernel, mode, processes, seconds + 2))
+        if not watch.until_used("cell", 1e-6, 30):
+            end(p)
+            raise RuntimeError(f"{out}: the slice never came onto the card")
+        start = judge.begin(watch.curve("cell"))
+        watch.until_time(start + seconds, seconds + 30)
+        curve = watch.curve("cell")
+    if longest >= 1:
+        error, settled = judge.long_kernels(curve, start, longest, target)
+        out |= {"error_20_kernels_points": error, "settled_kernel": settled or 1e6,
+                "holds": error <= 1 and settled is not None and settled <= 3}
+    else:
+        out |= judge.case(curve, target, longest)
+        out["holds"] = (out["error_10s_points"] <= 1 and out["settle_ms"] <= 500 and
+                        out["p95_error_1s_points"] <= out["bound_1s_points"])
+    return {k: round(v, 4) if isinstance(v, float) else v for k, v in out.items()}, curve
+
+
+def in_parallel(jobs, seats):
+    """[(weight, function)] -> results in order. Heavy and long ones first is the caller's business."""
+    places = Seats(seats)
+
+    def run(weight, function):
+        places.take(weight)
+        try:
+            return function()
+        finally:
+            places.give(weight)
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=seats) as pool:
+        return [f.result() for f in [pool.submit(run, *job) for job in jobs]]
+
+
+def grid(cells, seats, raw):
+    def weight(kernel, processes):
+        return min(seats, KERNELS[kernel][3] * (1 if kernel != "20us" else max(1, processes // 2)))
+
+    kinds = sorted({(kernel, mode, processes) for kernel, _, mode, processes in cells if kernel != "1s"})
+    say(f"{len(kinds)} programs without a hook")
+    rates = in_parallel([(weight(k, n), lambda k=k, m=m, n=n: bare_rate(k, m, n)) for k, m, n in kinds], seats)
+    bare = dict(zip(kinds, rates))
+    say(f"{len(cells)} cells")
+
+    def one(cell):
+        kernel, share, mode, processes = cell
+        try:
+            row, curve = run_cell(kernel, share, mode, processes, bare.get((kernel, mode, processes), 1.0))
+        except (RuntimeError, ValueError) as e:
+            row, curve = {"kernel": kernel, "share_pct": share, "mode": mode, "processes": processes, "holds": False,
+                          "failed": str(e)}, []
+        say(json.dumps(row))
+        raw["-".join(map(str, cell))] = curve
+        return row
+
+    return in_parallel([(weight(c[0], c[3]), lambda c=c: one(c)) for c in cells], seats)
+
+
+def summary(cases):
+    def worst(key, kernels):
+        values = [c.get(key, 1e6) for c in cases if c["kernel"] in kernels]
+        return max(values, default=None)
+
+    return {
+        "max_error_10s_points": worst("error_10s_points", ("20us", "1ms", "50ms", "bursty")),
+        "p95_error_1s_points": worst("p95_error_1s_points", ("20us", "1ms")),
+        "settle_ms": worst("settle_ms", ("20us", "1ms", "50ms", "bursty")),
+        "max_error_20_long_kernels_points": worst("error_20_kernels_points", ("1s",)),
+        "max_settled_long_kernel": worst("settled_kernel", ("1s",)),
+        "cells": len(cases),
+        "cells_that_hold": sum(c["holds"] for c in cases),
+    }
+
+
+# ---- what it costs -------------------------------------------------------------------------------------------------
+
+
+def timed(cards, held, kernel, count):
+    """(card seconds, wall seconds) of `count` launches."""
+    options = ["--kernels", kernel, "--count", str(count)]
+    p = cards.slice("full", ["--cores", "100"], *options) if held else cards.bare("bare", *options)
+    (row,) = reports(p, 60)
+    return row["card_ms"] / 1e3 * count / row["launches"], (row["end_ns"] - row["start_ns"]) / 1e9 * count / row["launches"]
+
+
+def full_share(pairs, raw):
+    """Row 4: throughput at a share of 100 % against none, pair by pair."""
+    out = {"full_share_pairs": pairs}
+    ratios = []
+    for kernel, count in (("k100us", 4000), ("k1ms", 400)):
+        rows = []
+        for i in range(pairs):
+            with Cards() as cards:
+                both = {held: timed(cards, held, kernel, count) for held in ((False, True) if i % 2 else (True, False))}
+            rows.append((both[False], both[True]))
+        raw[f"full-{kernel}"] = rows
+        card = [bare[0] / held[0] for bare, held in rows]
+        wall = [held[1] / bare[1] - 1 for bare, held in rows]
+        out[f"full_share_throughput_ratio_{kernel[1:]}"] = round(statistics.median(card), 5)
+        out[f"full_share_wall_loss_pct_{kernel[1:]}"] = round(statistics.median(wall) * 100, 3)
+        out[f"full_share_bare_card_s_{kernel[1:]}"] = round(statistics.median(r[0][0] for r in rows), 5)
+        ratios.append(statistics.median(card))
+    out["full_share_throughput_ratio"] = round(min(ratios), 5)
+    return out
+
+
+def launch_cost(rounds, raw):
+    """Row 5: CPU time that a limited launch adds which need not wait, on a card whose kernels take no time."""
+    client = BUILD / "bench" / "hook_client"
+    with Cards(mode="zero-cost", memory="64Gi") as cards:
+        bare = cards.env()
+        held = cards.env(LD_PRELOAD=STAGE / "lib" / "gpuslice" / "libvgpu.so", CUDA_DEVICE_MEMORY_LIMIT="0m",
+                         CUDA_DEVICE_SM_LIMIT="50",
+                         CUDA_DEVICE_MEMORY_SHARED_CACHE=cards.folder / "slice.cache")
+
+        def one(env, *args):
+            out = subprocess.run([client, *args], env=env, check=True, text=True, stdout=subprocess.PIPE).stdout
+            return [float(x) for x in out.split()]
+
+        rows = [(one(bare, "launch", "0", "1000000"), one(held, "launch", "0", "1000000")) for _ in range(rounds)]
+        calls = one(held, "launch-syscalls", "0", "100000")[0]
+    raw["launch"] = rows
+    return {
+        "launch_bare_ns": round(statistics.median(b[1] for b, _ in rows), 2),
+        "launch_limited_ns": round(statistics.median(h[1] for _, h in rows), 2),
+        "launch_added_ns_limited": round(statistics.median(h[1] - b[1] for b, h in rows), 2),
+        "launch_added_wall_ns_limited": round(statistics.median(h[0] - b[0] for b, h in rows), 2),
+        "launch_syscalls_per_100000": calls,
+        "launch_rounds": rounds,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser.add_argument("--full", action="store_true", help="every cell of the grid: a quarter of an hour or more")
+    parser.add_argument("--raw", metavar="FILE", help="write every sample there")
+    parser.add_argument("--cell", action="append", metavar="KERNEL,SHARE,MODE,PROCESSES",
+                        help="only this cell; may be repeated; costs are left out")
+    parser.add_argument("--costs", action="store_true", help="only the costs")
+    parser.add_argument("--seats", type=int, default=4 * (os.cpu_count() or 2))
+    args = parser.parse_args()
+    raw, began, cells = {}, now(), SHORT
+    if args.full:
+        cells = [(k, s, m, n) for k in ("1s", "20us", "1ms", "50ms", "bursty") for s in SHARES for m in MODES
+                 for n in PROCESSES]
+    if args.cell:
+        cells = [(k, int(s), m, int(n)) for k, s, m, n in (c.split(",") for c in args.cell)]
+    result = {}
+    if not args.costs:
+        cases = grid(cells, args.seats, raw)
+        result = summary(cases) | {"cases": cases}
+    if not args.cell:
+        say("full share against none")
+        result |= full_share(20, raw)
+        say("cost of a launch")
+        result |= launch_cost(9, raw)
+    result["seconds"] = round(now() - began, 1)
+    result["cores"] = os.cpu_count()
+    if args.raw:
+        pathlib.Path(args.raw).write_text(json.dumps(raw))
+    if args.json:
+        print(json.dumps(result))
+    else:
+        for key, value in result.items():
+            if key != "cases":
+                print(f"{key:40} {value}")
+
+
+if __name__ == "__main__":
+    main()
