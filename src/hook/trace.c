@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "contract/env.h"
+#include "contract/trace.h"
 #include "core/str.h"
 #include "hook/ring.h"
 #include "hook/self.h"
@@ -74,8 +75,7 @@ static void put_event(struct gs_str_out *out, uint32_t dev, const char *reason, 
  * own, then linked, which fails where another was faster. */
 static void create(void)
 {
-    static const char head[] =
-        "[\n{\"name\":\"gpuslice\",\"ph\":\"i\",\"s\":\"g\",\"ts\":0,\"pid\":0,\"tid\":0}\n";
+    static const char head[] = GS_TRACE_HEAD;
     char own[sizeof(path) + 32];
     struct gs_str_out out;
     int fd;

@@ -23,6 +23,9 @@ int gs_top_main(const struct gs_opt_args *args);
 int gs_ls_main(const struct gs_opt_args *args);
 int gs_rm_main(const struct gs_opt_args *args);
 int gs_log_main(const struct gs_opt_args *args);
+int gs_resize_main(const struct gs_opt_args *args);
+int gs_suspend_main(const struct gs_opt_args *args);
+int gs_resume_main(const struct gs_opt_args *args);
 
 /** One line on standard error, "gpuslice: ..."; control characters in it become '?'. */
 void gs_app_say(const char *fmt, ...) GS_PRINTF(1, 2);

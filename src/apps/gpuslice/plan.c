@@ -1,65 +1,13 @@
 #include "apps/gpuslice/plan.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "apps/gpuslice/app.h"
-#include "apps/gpuslice/slice.h"
+#include "apps/gpuslice/promise.h"
+#include "apps/gpuslice/terms.h"
 #include "base/err.h"
 #include "core/size.h"
 #include "core/str.h"
-
-/** What is promised on one card. */
-struct promise {
-    uint64_t bytes;  /**< sum of the limits */
-    uint64_t load;   /**< the same with an unlimited slice counted as a whole card: for choosing */
-    uint32_t slices; /**< with a limit on this card */
-    const char *first; /**< name of one of them */
-};
-
-static const char *size_text(uint64_t bytes, char text[GS_APP_SIZE])
-{
-    return gs_app_size(bytes, text);
-}
-
-static void add_device(const struct gs_card *card, const struct gs_slice *slice,
-                       const struct gs_quota_device *d, struct promise *p)
-{
-    uint64_t bytes = d->limit_bytes;
-
-    if (strcmp(d->uuid, card->uuid) != 0)
-        return;
-    if (bytes == UINT64_MAX) {
-        p->load = gs_size_add(p->load, card->total_bytes);
-        return;
-    }
-    /* another user's file may claim anything; more than the card cannot be promised to one slice */
-    if (slice->uid != geteuid() && bytes > card->total_bytes)
-        bytes = card->total_bytes;
-    p->bytes = gs_size_add(p->bytes, bytes);
-    p->load = gs_size_add(p->load, bytes);
-    p->slices++;
-    if (!p->first)
-        p->first = slice->name;
-}
-
-static struct promise promised(const struct gs_card *card, const struct gs_slices *slices)
-{
-    struct promise p = {0};
-
-    for (size_t i = 0; i < slices->n; i++) {
-        const struct gs_slice *s = slices->p[i];
-
-        if (s->state != GS_SLICE_RUNNING && s->state != GS_SLICE_ORPHAN)
-            continue;
-        for (uint32_t k = 0; k < s->quota.n_devices; k++)
-            add_device(card, s, &s->quota.device[k], &p);
-    }
-    return p;
-}
 
 static bool is_number(struct gs_str s)
 {
@@ -157,30 +105,45 @@ static uint64_t visible_mask(const char *visible, const struct gs_probe *probe)
     return mask;
 }
 
-/* The least promised first, the lowest index among equals; cards with room before those without. */
-static int choose_free(size_t want, const struct gs_plan_request *request,
-                       const struct gs_probe *probe, const struct gs_slices *slices,
-                       struct gs_plan *plan, struct gs_err *err)
+/* The card in `left` with the least memory promised, then the least compute, then the lowest index;
+ * -1 where none is left. */
+static int least_promised(uint64_t left, const struct gs_probe *probe,
+                          const struct gs_slices *slices)
+{
+    struct gs_promise least = {0};
+    int best = -1;
+
+    for (size_t i = 0; i < probe->n_cards; i++) {
+        struct gs_promise p;
+
+        gs_promise_read(&probe->card[i], slices, NULL, &p);
+        if (((left >> i) & 1u) == 0 ||
+            (best >= 0 &&
+             (p.load > least.load || (p.load == least.load && p.core_pct >= least.core_pct))))
+            continue;
+        best = (int)i;
+        least = p;
+    }
+    return best;
+}
+
+/* As many cards as there are words in the longest list. */
+static int choose_free(const struct gs_plan_request *request, const struct gs_probe *probe,
+                       const struct gs_slices *slices, struct gs_plan *plan, struct gs_err *err)
 {
     uint64_t left = visible_mask(request->visible, probe);
+    size_t sizes = gs_terms_count(request->memory), shares = gs_terms_count(request->cores);
+    bool by_cores = shares > sizes;
+    size_t want = by_cores ? shares : sizes;
 
     while (plan->n_cards < want) {
-        uint64_t best_load = 0;
-        int best = -1;
+        int best = least_promised(left, probe, slices);
 
-        for (size_t i = 0; i < probe->n_cards; i++) {
-            struct promise p = promised(&probe->card[i], slices);
-
-            if (((left >> i) & 1u) && (best < 0 || p.load < best_load)) {
-                best = (int)i;
-                best_load = p.load;
-            }
-        }
         if (best < 0 && plan->n_cards == 0)
             return gs_err_set(err, -EINVAL, "CUDA_VISIBLE_DEVICES leaves no card to use");
         if (best < 0)
-            return gs_err_set(err, -EINVAL,
-                              "--memory names %zu sizes, but only %zu card%s can be used", want,
+            return gs_err_set(err, -EINVAL, "--%s names %zu %s, but only %zu card%s can be used",
+                              by_cores ? "cores" : "memory", want, by_cores ? "shares" : "sizes",
                               plan->n_cards, plan->n_cards == 1 ? "" : "s");
         left &= ~(UINT64_C(1) << best);
         plan->card[plan->n_cards++] = (uint32_t)best;
@@ -188,101 +151,51 @@ static int choose_free(size_t want, const struct gs_plan_request *request,
     return 0;
 }
 
-static size_t count_words(const char *text)
+/* Terms that go for the whole slice. */
+static int fill_head(const struct gs_plan_request *request, struct gs_quota *quota,
+                     struct gs_err *err)
 {
-    size_t n = 1;
-
-    for (; *text; text++)
-        n += *text == ',';
-    return n;
+    quota->generation = 1;
+    quota->fail = GS_FAIL_CLOSED;
+    quota->oversubscribe = request->oversubscribe;
+    return request->priority ? gs_terms_priority(request->priority, &quota->high_priority, err) : 0;
 }
 
-static int parse_size(struct gs_str word, const struct gs_card *card, uint64_t *ret,
-                      struct gs_err *err)
+static int fill_device(const struct gs_plan_request *request, const struct gs_card *card, size_t i,
+                       struct gs_quota_device *d, struct gs_err *err)
 {
-    uint64_t bytes = UINT64_MAX;
-    int rc = 0;
+    int rc = gs_terms_memory(gs_terms_word(request->memory, i, "none"), card, &d->limit_bytes, err);
 
-    if (!gs_str_eq(word, GS_STR("none"))) {
-        rc = gs_size_parse_share(word, card->total_bytes, &bytes);
-        if (rc == 0 && bytes == 0)
-            return gs_err_set(
-                err, -EINVAL,
-                "--memory '%.*s' leaves nothing; ask for more, or hide the card with --device",
-                (int)(word.n & 0x7f), word.p);
-    }
-    if (rc != 0 || (bytes == UINT64_MAX && word.n != 4))
-        return gs_err_set(
-            err, -EINVAL,
-            "--memory '%.*s' is not a size; write bytes, or a number with K M G T, Ki Mi Gi Ti "
-            "or %% (at most 100), or 'none'",
-            (int)(word.n & 0x7f), word.p);
-    *ret = bytes;
-    return 0;
-}
-
-static int parse_cores(const char *text, uint32_t *ret, struct gs_err *err)
-{
-    uint64_t pct;
-
-    if (gs_size_parse_u64(gs_str_of(text), &pct) != 0 || pct < 1 || pct > 100)
-        return gs_err_set(err, -EINVAL, "--cores '%s' is not a percentage from 1 to 100", text);
-    *ret = (uint32_t)pct;
-    return 0;
-}
-
-static int check_room(const struct gs_card *card, uint64_t bytes, const struct gs_slices *slices,
-                      struct gs_err *err)
-{
-    struct promise p = promised(card, slices);
-    uint64_t room = p.bytes < card->total_bytes ? card->total_bytes - p.bytes : 0;
-    char want[GS_APP_SIZE], total[GS_APP_SIZE], taken[GS_APP_SIZE], left[GS_APP_SIZE];
-
-    if (bytes == UINT64_MAX || bytes <= room)
-        return 0;
-    (void)size_text(bytes, want);
-    (void)size_text(card->total_bytes, total);
-    (void)size_text(p.bytes, taken);
-    (void)size_text(room, left);
-    if (p.slices == 0)
-        return gs_err_set(err, -ENOSPC,
-                          "card %u has %s (%" PRIu64
-                          " bytes), less than the %s asked for; ask for at most that, "
-                          "or add --oversubscribe",
-                          card->index, total, card->total_bytes, want);
-    return gs_err_set(
-        err, -ENOSPC,
-        "card %u has %s, of which %s are promised to %u slice%s ('%s'%s); %s do not fit into the "
-        "%s left (%" PRIu64 " bytes); ask for less, take another --device, end a slice ('gpuslice "
-        "ls'), or add --oversubscribe",
-        card->index, total, taken, p.slices, p.slices == 1 ? "" : "s", p.first,
-        p.slices == 1 ? "" : ", ...", want, left, room);
+    if (rc == 0)
+        rc = gs_terms_cores(gs_terms_word(request->cores, i, "none"), &d->core_pct, err);
+    d->policy = d->core_pct < 100 ? GS_POLICY_FIXED : GS_POLICY_OFF;
+    if (rc == 0 && request->policy)
+        rc = gs_terms_policy(request->policy, &d->policy, err);
+    if (rc == 0 && d->policy != GS_POLICY_OFF && !request->cores)
+        rc = gs_err_set(err, -EINVAL,
+                        "--policy %s has nothing to hold: say with --cores how large the share is",
+                        request->policy);
+    (void)memcpy(d->uuid, card->uuid, sizeof(d->uuid));
+    return rc;
 }
 
 static int fill_quota(const struct gs_plan_request *request, const struct gs_probe *probe,
                       const struct gs_slices *slices, struct gs_plan *plan, struct gs_err *err)
 {
-    struct gs_str rest = gs_str_of(request->memory), word = gs_str_of("none");
-    bool each = request->memory && count_words(request->memory) > 1;
-    uint32_t cores = 100;
-    int rc = request->cores ? parse_cores(request->cores, &cores, err) : 0;
+    int rc = fill_head(request, &plan->quota, err);
 
-    if (request->memory && !each)
-        word = rest;
-    plan->quota.generation = 1;
-    plan->quota.fail = GS_FAIL_CLOSED;
     for (size_t i = 0; i < plan->n_cards && rc == 0; i++) {
         const struct gs_card *card = &probe->card[plan->card[i]];
         struct gs_quota_device *d = &plan->quota.device[plan->quota.n_devices++];
+        struct gs_promise promise;
 
-        if (each && !gs_str_cut(&rest, ',', &word))
-            word = GS_STR("");
-        rc = parse_size(word, card, &d->limit_bytes, err);
-        if (rc == 0 && !request->oversubscribe)
-            rc = check_room(card, d->limit_bytes, slices, err);
-        (void)memcpy(d->uuid, card->uuid, sizeof(d->uuid));
-        d->core_pct = cores;
-        d->policy = request->cores ? GS_POLICY_FIXED : GS_POLICY_OFF;
+        rc = fill_device(request, card, i, d, err);
+        if (rc != 0 || request->oversubscribe)
+            continue;
+        gs_promise_read(card, slices, NULL, &promise);
+        rc = gs_promise_check_memory(card, d->limit_bytes, &promise, err);
+        if (rc == 0 && d->policy != GS_POLICY_OFF)
+            rc = gs_promise_check_cores(card, d->core_pct, &promise, err);
     }
     return rc;
 }
@@ -290,18 +203,17 @@ static int fill_quota(const struct gs_plan_request *request, const struct gs_pro
 int gs_plan_make(const struct gs_plan_request *request, const struct gs_probe *probe,
                  const struct gs_slices *slices, struct gs_plan *ret_plan, struct gs_err *err)
 {
-    size_t sizes = request->memory ? count_words(request->memory) : 1;
     int rc;
 
     memset(ret_plan, 0, sizeof(*ret_plan));
     if (request->device)
         rc = choose_named(request->device, probe, ret_plan, err);
     else
-        rc = choose_free(sizes, request, probe, slices, ret_plan, err);
-    if (rc == 0 && sizes > 1 && sizes != ret_plan->n_cards)
-        rc = gs_err_set(err, -EINVAL,
-                        "--memory names %zu sizes for %zu card%s; give one, or one for each card",
-                        sizes, ret_plan->n_cards, ret_plan->n_cards == 1 ? "" : "s");
+        rc = choose_free(request, probe, slices, ret_plan, err);
+    if (rc == 0)
+        rc = gs_terms_check_count("memory", "sizes", request->memory, ret_plan->n_cards, err);
+    if (rc == 0)
+        rc = gs_terms_check_count("cores", "shares", request->cores, ret_plan->n_cards, err);
     if (rc == 0)
         rc = fill_quota(request, probe, slices, ret_plan, err);
     return rc;

@@ -16,6 +16,8 @@ struct gs_slices;
 struct gs_plan_request {
     const char *memory;
     const char *cores;
+    const char *policy;
+    const char *priority;
     const char *device;
     const char *visible; /**< value of the vendor's variable: which cards to choose from */
     bool oversubscribe;
@@ -30,7 +32,8 @@ struct gs_plan {
 
 /** Decide.
  *  Returns  0; -EINVAL an option that makes no sense; -ENODEV an unknown card; -ENOSPC more than
- * the card has left; err is one line that names the numbers and the way out. Threads  pure. */
+ * a card has left of memory or compute; err is one line that names the numbers and the way out.
+ * Threads  pure. */
 GS_WUR int gs_plan_make(const struct gs_plan_request *request, const struct gs_probe *probe,
                         const struct gs_slices *slices, struct gs_plan *ret_plan,
                         struct gs_err *err);

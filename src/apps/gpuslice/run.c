@@ -15,6 +15,7 @@
 #include "apps/gpuslice/preflight.h"
 #include "apps/gpuslice/slice.h"
 #include "apps/gpuslice/supervise.h"
+#include "apps/gpuslice/trace.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -32,6 +33,7 @@ struct run {
     struct gs_slice slice;
     const struct gs_probe_vendor *vendor;
     char hook[PATH_MAX];
+    char trace[PATH_MAX]; /**< empty: none */
 };
 
 static const char *option(const struct run *run, int id)
@@ -72,14 +74,17 @@ static int check_proc(struct gs_err *err)
 
 static int check_join_options(const struct run *run, struct gs_err *err)
 {
-    static const int excluded[] = {GS_OPTION_MEMORY, GS_OPTION_CORES, GS_OPTION_DEVICE,
-                                   GS_OPTION_NAME, GS_OPTION_OVERSUBSCRIBE};
+    static const int excluded[] = {GS_OPTION_MEMORY,       GS_OPTION_CORES,    GS_OPTION_POLICY,
+                                   GS_OPTION_DEVICE,       GS_OPTION_PRIORITY, GS_OPTION_NAME,
+                                   GS_OPTION_OVERSUBSCRIBE};
 
     for (size_t i = 0; i < GS_ARRAY_LEN(excluded); i++)
         if (option(run, excluded[i]))
-            return gs_err_set(err, -EINVAL,
-                              "--join and --%s exclude each other: a slice keeps its limits",
-                              gs_options_spec.options[excluded[i]].name);
+            return gs_err_set(
+                err, -EINVAL,
+                "--join and --%s exclude each other: a slice keeps its limits ('gpuslice "
+                "resize' changes them)",
+                gs_options_spec.options[excluded[i]].name);
     return 0;
 }
 
@@ -176,6 +181,8 @@ static int create(struct run *run, const struct gs_slices *slices, struct gs_err
     struct gs_plan_request request = {
         .memory = option(run, GS_OPTION_MEMORY),
         .cores = option(run, GS_OPTION_CORES),
+        .policy = option(run, GS_OPTION_POLICY),
+        .priority = option(run, GS_OPTION_PRIORITY),
         .device = option(run, GS_OPTION_DEVICE),
         .visible = getenv(run->vendor->visible_env),
         .oversubscribe = option(run, GS_OPTION_OVERSUBSCRIBE) != NULL,
@@ -276,6 +283,8 @@ static int prepare_env(const struct run *run, struct gs_err *err)
         rc = set_env(GS_ENV_SLICE, run->slice.name, err);
     if (rc == 0 && !run->plan.all && visible.n > 0)
         rc = set_env(run->vendor->visible_env, visible.p, err);
+    if (rc == 0 && run->trace[0])
+        rc = set_env(GS_ENV_TRACE, run->trace, err);
     return rc;
 }
 
@@ -337,6 +346,8 @@ static int prepare(struct run *run, struct gs_err *err)
         rc = make_or_join(run, err);
     if (rc == 0)
         rc = check_overhead(run, err);
+    if (rc == 0 && option(run, GS_OPTION_TRACE))
+        rc = gs_trace_create(option(run, GS_OPTION_TRACE), run->trace, err);
     if (rc == 0)
         rc = prepare_env(run, err);
     return rc;

@@ -211,10 +211,11 @@ static int write_owner(struct gs_slice *slice, struct gs_err *err)
     return gs_file_write(slice->dir_fd, "owner", buf.p, buf.n, err);
 }
 
-static int write_quota(struct gs_slice *slice, struct gs_err *err)
+int gs_slice_write_quota(const struct gs_slice *slice, const struct gs_quota *quota,
+                         struct gs_err *err)
 {
     char text[GS_QUOTA_MAX_BYTES];
-    int n = gs_quota_format(&slice->quota, text, sizeof(text));
+    int n = gs_quota_format(quota, text, sizeof(text));
 
     if (n < 0)
         return gs_err_set(err, n, "the limits make no valid quota file: %s", strerror(-n));
@@ -256,7 +257,7 @@ static int build_and_rename(struct gs_slice *slice, int base_fd, const char *hid
         return slice->dir_fd;
     rc = take_room(slice, err);
     if (rc == 0)
-        rc = write_quota(slice, err);
+        rc = gs_slice_write_quota(slice, &slice->quota, err);
     if (rc == 0)
         rc = write_owner(slice, err);
     if (rc == 0) {

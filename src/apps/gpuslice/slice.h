@@ -108,6 +108,10 @@ void gs_slices_collect(struct gs_slices *slices);
  *  @slice   name, command and quota are set by the caller; the rest is filled here.
  *  Returns  0; -EEXIST the name is taken. */
 GS_WUR int gs_slice_create(struct gs_slice *slice, struct gs_err *err);
+/** Put a new quota file into the slice's folder, so that a reader sees the old one or the new one;
+ * hold the home lock. */
+GS_WUR int gs_slice_write_quota(const struct gs_slice *slice, const struct gs_quota *quota,
+                                struct gs_err *err);
 /** Hold a live slice of this user too and become its member. Returns 0; -ENOENT it ended meanwhile.
  */
 GS_WUR int gs_slice_hold(struct gs_slice *slice, struct gs_err *err);

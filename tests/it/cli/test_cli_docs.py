@@ -41,11 +41,13 @@ def complete(cli, *words):
 
 def test_bash_completion(cli):
     p = cli.start("--memory", "1Gi", "--name", "night")
-    assert complete(cli, "r") == ["run", "rm"]
+    assert complete(cli, "r") == ["run", "resize", "resume", "rm"]
     assert complete(cli, "run", "--me") == ["--memory="]
     assert complete(cli, "run", "--join", "n") == ["night"]
     assert complete(cli, "run", "--join", "=", "n") == ["night"]
-    assert complete(cli, "rm", "") == ["night"]
+    for command in ("rm", "resize", "suspend", "resume"):
+        assert complete(cli, command, "") == ["night"], command
+    assert complete(cli, "resize", "--p") == ["--policy=", "--priority="]
     assert complete(cli, "rm", "--f") == ["--force"]
     assert "bash" in complete(cli, "run", "--", "bas")
     assert end(p) == 0

@@ -1,0 +1,38 @@
+#pragma once
+/* What is promised on a card, and whether more fits. Promises are kept per user; what other users
+ * were promised counts where their slices can be read. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/cleanup.h"
+
+struct gs_card;
+struct gs_err;
+struct gs_slice;
+struct gs_slices;
+
+/** Room for the names of slices in a message. */
+#define GS_PROMISE_NAMES 160
+
+struct gs_promise {
+    uint64_t bytes;  /**< sum of the memory limits */
+    uint64_t load;   /**< the same with an unlimited slice counted as a whole card: for choosing */
+    uint32_t slices; /**< with a memory limit on this card */
+    const char *first; /**< name of one of them */
+    uint64_t core_pct; /**< sum of the shares that are held (policy fixed or elastic) */
+    char core_names[GS_PROMISE_NAMES]; /**< "'a' 30 %, 'b' 70 %" */
+};
+
+/** Add up the live slices.
+ *  @except  a slice that does not count, because its terms are about to change; NULL none. */
+void gs_promise_read(const struct gs_card *card, const struct gs_slices *slices,
+                     const struct gs_slice *except, struct gs_promise *ret);
+
+/** Do `bytes` (UINT64_MAX: no limit, which promises nothing) fit beside what is promised? Returns 0
+ * or -ENOSPC with the numbers and the way out. */
+GS_WUR int gs_promise_check_memory(const struct gs_card *card, uint64_t bytes,
+                                   const struct gs_promise *promise, struct gs_err *err);
+/** Does a share of `core_pct`? 100 is none. Returns 0 or -ENOSPC. */
+GS_WUR int gs_promise_check_cores(const struct gs_card *card, uint32_t core_pct,
+                                  const struct gs_promise *promise, struct gs_err *err);

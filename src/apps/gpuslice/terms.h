@@ -1,0 +1,32 @@
+#pragma once
+/* The terms of a slice as words of the command line: sizes, shares, policy, priority. For `run`,
+ * which makes them, and `resize`, which changes them. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/cleanup.h"
+#include "core/str.h"
+
+struct gs_card;
+struct gs_err;
+
+/** Words in a list like "1Gi,2Gi"; 1 for NULL and for a single word. */
+size_t gs_terms_count(const char *list);
+/** The i-th word, or the only one; `fallback` where there is no list. Empty beyond its end. */
+struct gs_str gs_terms_word(const char *list, size_t i, const char *fallback);
+/** One word for all cards, or one for each.
+ *  @option  "memory" or "cores", @things  what its words are called, for the message.
+ *  Returns  0 or -EINVAL. */
+GS_WUR int gs_terms_check_count(const char *option, const char *things, const char *list,
+                                size_t n_cards, struct gs_err *err);
+
+/** Bytes for one card: "2Gi", "25%" of it, "none" is UINT64_MAX. Returns 0 or -EINVAL. */
+GS_WUR int gs_terms_memory(struct gs_str word, const struct gs_card *card, uint64_t *ret_bytes,
+                           struct gs_err *err);
+/** Percent of a card: 1 to 100, "none" is 100. Returns 0 or -EINVAL. */
+GS_WUR int gs_terms_cores(struct gs_str word, uint32_t *ret_pct, struct gs_err *err);
+/** enum gs_policy by name. Returns 0 or -EINVAL. */
+GS_WUR int gs_terms_policy(const char *word, uint32_t *ret_policy, struct gs_err *err);
+/** "high" is 1, "low" 0. Returns 0 or -EINVAL. */
+GS_WUR int gs_terms_priority(const char *word, uint32_t *ret_high, struct gs_err *err);

@@ -1,0 +1,39 @@
+#include "apps/gpuslice/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/file.h"
+#include "contract/trace.h"
+
+/** What the hook can remember (struct gs_self_state). */
+#define PATH_FITS 511
+
+int gs_trace_create(const char *name, char ret_path[PATH_MAX], struct gs_err *err)
+{
+    const size_t n = sizeof(GS_TRACE_HEAD) - 1;
+    char path[PATH_MAX];
+    struct stat st;
+    /* not blocking: of a pipe nobody reads */
+    GS_CLEANUP(gs_file_close)
+    int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+
+    if (fd < 0)
+        return gs_err_set(err, -errno, "--trace '%s': %s", name, strerror(errno));
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return gs_err_set(err, -EINVAL, "--trace '%s' is not a plain file", name);
+    if (!realpath(name, path))
+        return gs_err_set(err, -errno, "--trace '%s': %s", name, strerror(errno));
+    if (strlen(path) > PATH_FITS)
+        return gs_err_set(err, -ENAMETOOLONG, "--trace '%s': its whole path has more than %d bytes",
+                          name, PATH_FITS);
+    if (ftruncate(fd, 0) != 0 || write(fd, GS_TRACE_HEAD, n) != (ssize_t)n)
+        return gs_err_set(err, -EIO, "--trace '%s' cannot be written: %s", name, strerror(errno));
+    (void)memcpy(ret_path, path, strlen(path) + 1);
+    return 0;
+}

@@ -1,0 +1,13 @@
+#pragma once
+/* The file of `gpuslice run --trace`. */
+
+#include <limits.h>
+
+#include "core/cleanup.h"
+
+struct gs_err;
+
+/** Make the file, or empty it, and write its beginning.
+ *  @ret_path  its absolute path, for the processes of the slice.
+ *  Returns    0; negative errno with the reason. */
+GS_WUR int gs_trace_create(const char *name, char ret_path[PATH_MAX], struct gs_err *err);
