@@ -1,87 +1,441 @@
 #include "hook/limiter.h"
 
+#include <string.h>
+
+#include "contract/quota.h"
+#include "core/atomics.h"
+#include "hook/bucket.h"
 #include "hook/engine.h"
-#include "hook/sys.h"
+#include "hook/limiter_local.h"
+#include "hook/limiter_look.h"
+#include "hook/order.h"
+#include "hook/resize.h"
+#include "hook/self.h"
+#include "hook/spin.h"
+#include "hook/step.h"
+#include "hook/suspend.h"
+#include "hook/trace.h"
+#include "hook/usage.h"
+
+/* Card time that a slow path takes for the fast path to spend: so long a stretch of the share, and
+ * at least so much. */
+#define CHUNK_SPAN_NS 10000000u
+#define CHUNK_MIN_NS  300000u
+/* Work in flight. */
+#define WINDOW_NS 20000000u
+/* A waiter that lets another process go first looks again so soon. */
+#define DEFER_NS 1000000u
+/* A wait of its own that was computed: not shorter. */
+#define NAP_MIN_NS 20000u
 
 struct gs_limiter_credit gs_limiter_credit[GS_LEDGER_DEVICES];
 
-bool gs_limiter_is_on(void)
+#ifndef GS_ATOMICS_SHIM
+struct gs_limiter_local gs_limiter_local;
+#endif
+
+/** One launch on its way. */
+struct launch {
+    uint32_t dev;
+    bool measured;
+    uint64_t cost_ns;
+    const char *what;
+    uint64_t start_ns;
+    uint64_t open_ns; /**< since when something is at hand that is left to others; 0 nothing is */
+    bool waited;
+    enum gs_wait_reason reason; /**< of the wait that began at reason_ns */
+    uint64_t reason_ns;
+};
+
+static struct gs_limiter_card *card_of(uint32_t dev)
 {
-    return false;
+    return &gs_limiter_local.card[dev];
 }
 
-void gs_limiter_configure(void)
+static struct gs_ledger_use *use_of(uint32_t dev)
 {
+    return &gs_self.device[dev].use[gs_self.slot];
+}
+
+bool gs_limiter_is_on(void)
+{
+    const struct gs_self_state *self = &gs_self;
+
+    if (self->n_devices == 0)
+        return false;
+    if (__atomic_load_n(&self->high_priority, __ATOMIC_RELAXED) != 0 || gs_suspend_is_on())
+        return true;
+    for (uint32_t i = 0; i < self->n_devices; i++) {
+        uint32_t bp = __atomic_load_n(&card_of(i)->share_bp, __ATOMIC_RELAXED);
+
+        if (bp != 0 && bp < GS_SHARE_ALL_BP)
+            return true;
+    }
+    return false;
 }
 
 void gs_limiter_publish(void)
 {
-    __atomic_store_n(&gs_engine.launch_free, gs_engine.ready != 0 && !gs_limiter_is_on(),
-                     __ATOMIC_RELEASE);
+    uint32_t is_free =
+        __atomic_load_n(&gs_engine.ready, __ATOMIC_RELAXED) != 0 && !gs_limiter_is_on();
+
+    /* release: pairs with the load in the launch rows, which then go by it alone */
+    __atomic_store_n(&gs_engine.launch_free, is_free, __ATOMIC_RELEASE);
 }
 
 void gs_limiter_recall(void)
 {
+    for (uint32_t i = 0; i < GS_LEDGER_DEVICES; i++) {
+        int64_t *credit = &gs_limiter_credit[i].ns;
+
+        if (__atomic_load_n(credit, __ATOMIC_RELAXED) > 0)
+            __atomic_store_n(credit, 0, __ATOMIC_RELAXED);
+    }
+}
+
+/** Whoever sleeps on this card looks again. */
+static void poke(struct gs_limiter_card *card)
+{
+    (void)__atomic_add_fetch(&card->poke, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&card->sleepers, __ATOMIC_SEQ_CST) != 0)
+        gs_limiter_wake(&card->poke, UINT32_MAX);
+}
+
+static uint32_t quota_bp(const struct gs_self_state *self, uint32_t dev)
+{
+    uint32_t pct = __atomic_load_n(&self->core_pct[dev], __ATOMIC_RELAXED);
+
+    if (pct == 0 || pct >= 100 ||
+        __atomic_load_n(&self->policy[dev], __ATOMIC_RELAXED) == GS_POLICY_OFF)
+        return GS_SHARE_ALL_BP;
+    return pct * 100;
+}
+
+void gs_limiter_configure(void)
+{
+    const struct gs_self_state *self = &gs_self;
+    bool changed = false;
+
+    for (uint32_t i = 0; i < self->n_mapped && i < GS_LEDGER_DEVICES; i++) {
+        struct gs_limiter_card *card = card_of(i);
+        uint32_t bp = quota_bp(self, i);
+        uint32_t elastic = __atomic_load_n(&self->policy[i], __ATOMIC_RELAXED) == GS_POLICY_ELASTIC;
+
+        changed |= __atomic_exchange_n(&card->share_bp, bp, __ATOMIC_RELAXED) != bp;
+        changed |= __atomic_exchange_n(&card->is_elastic, elastic, __ATOMIC_RELAXED) != elastic;
+    }
+    if (changed) {
+        gs_limiter_recall();
+        for (uint32_t i = 0; i < self->n_mapped && i < GS_LEDGER_DEVICES; i++)
+            poke(card_of(i));
+    }
+    gs_limiter_publish();
 }
 
 void gs_limiter_forget(void)
 {
+    memset(&gs_limiter_local, 0, sizeof(gs_limiter_local));
+    memset(gs_limiter_credit, 0, sizeof(gs_limiter_credit));
+}
+
+static uint64_t chunk_ns(uint32_t share_bp)
+{
+    uint64_t chunk = CHUNK_SPAN_NS / GS_SHARE_ALL_BP * share_bp;
+
+    return chunk > CHUNK_MIN_NS ? chunk : CHUNK_MIN_NS;
+}
+
+static void lower_inflight(struct gs_ledger_use *use, uint64_t ns)
+{
+    uint64_t seen = gs_atomic_load(&use->inflight_ns, __ATOMIC_RELAXED);
+
+    /* release: the bucket was settled before */
+    while (!gs_atomic_cas(&use->inflight_ns, &seen, seen > ns ? seen - ns : 0, __ATOMIC_ACQ_REL)) {
+    }
+}
+
+/** Pay, if anything is at hand. The charge stands in `inflight_ns` before it leaves the bucket: a
+ * process killed in between has it returned, not lost. */
+static bool pay(const struct launch *l, const struct gs_limiter_view *view)
+{
+    struct gs_ledger_bucket *bucket = &gs_self.device[l->dev].bucket;
+    struct gs_ledger_use *use = use_of(l->dev);
+    uint64_t chunk = l->measured ? 0 : chunk_ns(view->share_bp);
+    bool paid = true;
+
+    if (l->measured)
+        (void)gs_atomic_add(&use->inflight_ns, l->cost_ns, __ATOMIC_ACQ_REL);
+    GS_STEP("pay.announced");
+    if (view->share_bp == GS_SHARE_ALL_BP)
+        gs_bucket_drain(bucket, l->cost_ns + chunk);
+    else
+        paid = gs_bucket_take(bucket, l->cost_ns + chunk);
+    GS_STEP("pay.taken");
+    if (l->measured && !paid)
+        lower_inflight(use, l->cost_ns);
+    if (paid && chunk > 0)
+        (void)__atomic_add_fetch(&gs_limiter_credit[l->dev].ns, (int64_t)chunk, __ATOMIC_RELAXED);
+    return paid;
+}
+
+/** May the launch go, at the head of its process? False: why not, and when to look again. */
+static bool attempt(struct launch *l, uint64_t now, enum gs_wait_reason *ret_why, uint64_t *ret_ns)
+{
+    struct gs_limiter_view view = gs_limiter_look(l->dev, now);
+    int64_t tokens;
+
+    *ret_ns = GS_LIMITER_QUANTUM_NS;
+    *ret_why = GS_WAIT_SUSPEND;
+    if (GS_UNLIKELY(gs_suspend_is_on()))
+        return false;
+    *ret_why = GS_WAIT_MEMORY;
+    if (GS_UNLIKELY((view.flags & GS_BOARD_PARK) != 0)) {
+        *ret_ns = GS_BOARD_TICK_NS / 4;
+        return false;
+    }
+    tokens = gs_bucket_refill(&gs_self.device[l->dev].bucket, view.share_bp, now);
+    if (view.share_bp == GS_SHARE_ALL_BP)
+        return pay(l, &view);
+    if (tokens > 0 && gs_order_must_defer(l->dev, l->start_ns, l->open_ns, now)) {
+        if (l->open_ns == 0)
+            l->open_ns = now;
+        *ret_why = GS_WAIT_TURN;
+        *ret_ns = DEFER_NS;
+        return false;
+    }
+    if (tokens > 0 && pay(l, &view))
+        return true;
+    l->open_ns = 0;
+    *ret_why = (view.flags & GS_BOARD_YIELD) != 0 ? GS_WAIT_PRIORITY : GS_WAIT_SHARE;
+    *ret_ns = gs_bucket_wait_ns(tokens > 0 ? 0 : tokens, view.share_bp);
+    return false;
+}
+
+/** The reason of the wait changes: tell the trace what it was up to now. */
+static void set_reason(struct launch *l, enum gs_wait_reason why, uint64_t now)
+{
+    if (l->waited && l->reason == why)
+        return;
+    if (l->waited)
+        gs_trace_wait(l->dev, l->reason, l->what, l->reason_ns, now);
+    l->waited = true;
+    l->reason = why;
+    l->reason_ns = now;
+}
+
+/** What every round of a wait does: show that we live and want something, look after the dead and
+ * after new limits. */
+static void keep_house(uint32_t dev, uint64_t now)
+{
+    gs_atomic_store(&use_of(dev)->active_ns, now, __ATOMIC_RELAXED);
+    gs_order_reap(now);
+    gs_resize_poll(now);
+}
+
+/** Until our ticket is served. */
+static void wait_turn(struct launch *l, uint32_t ticket)
+{
+    while (!gs_order_is_head(l->dev, ticket)) {
+        uint64_t now = gs_limiter_clock();
+
+        set_reason(l, GS_WAIT_TURN, now);
+        keep_house(l->dev, now);
+        gs_order_wait(l->dev, ticket, now, now + GS_LIMITER_QUANTUM_NS);
+    }
+}
+
+/** At the head: until the bucket gives. */
+static void wait_share(struct launch *l)
+{
+    struct gs_limiter_card *card = card_of(l->dev);
+    uint64_t *since = &use_of(l->dev)->wait_since_ns;
+    enum gs_wait_reason why;
+    uint64_t ns;
+
+    for (;;) {
+        uint32_t seen = __atomic_load_n(&card->poke, __ATOMIC_ACQUIRE);
+        uint64_t now = gs_limiter_clock();
+
+        __atomic_store_n(&card->beat_ns, now, __ATOMIC_RELAXED);
+        /* the thread before us may have taken more than it needed */
+        if ((!l->measured && !gs_suspend_is_on() && gs_limiter_spend(l->dev, l->cost_ns)) ||
+            attempt(l, now, &why, &ns))
+            break;
+        set_reason(l, why, now);
+        gs_atomic_store(since, l->start_ns, __ATOMIC_RELAXED);
+        keep_house(l->dev, now);
+        if (ns > GS_LIMITER_QUANTUM_NS)
+            ns = GS_LIMITER_QUANTUM_NS;
+        (void)__atomic_add_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
+        gs_limiter_sleep(&card->poke, seen, now + (ns > NAP_MIN_NS ? ns : NAP_MIN_NS), UINT32_MAX);
+        (void)__atomic_sub_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
+    }
+    gs_atomic_store(since, 0, __ATOMIC_RELAXED);
+}
+
+static void account_wait(struct launch *l, uint64_t now)
+{
+    if (!l->waited)
+        return;
+    gs_trace_wait(l->dev, l->reason, l->what, l->reason_ns, now);
+    gs_usage_waited(&gs_self.device[l->dev], use_of(l->dev), now - l->start_ns);
 }
 
 void gs_limiter_admit(uint32_t dev, uint64_t cost_ns, bool measured, const char *what)
 {
-    (void)dev;
-    (void)cost_ns;
-    (void)measured;
-    (void)what;
+    enum gs_wait_reason why;
+    struct launch l = {
+        .dev = dev, .measured = measured, .cost_ns = cost_ns, .what = what, .open_ns = 0};
+    uint32_t ticket;
+    uint64_t ns;
+
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return;
+    if (l.cost_ns > GS_BUCKET_CHARGE_NS)
+        l.cost_ns = GS_BUCKET_CHARGE_NS;
+    l.start_ns = gs_limiter_clock();
+    gs_resize_poll(l.start_ns);
+    (void)gs_atomic_add(&use_of(dev)->launches, 1, __ATOMIC_RELAXED);
+    gs_atomic_store(&use_of(dev)->active_ns, l.start_ns, __ATOMIC_RELAXED);
+    if (gs_order_is_empty(dev) && attempt(&l, l.start_ns, &why, &ns))
+        return;
+    ticket = gs_order_enter(dev);
+    wait_turn(&l, ticket);
+    wait_share(&l);
+    ns = gs_limiter_clock();
+    gs_order_leave(dev, ticket, ns);
+    account_wait(&l, ns);
+}
+
+/** Put card time back; who sleeps for want of it looks again. */
+static void give_back(uint32_t dev, uint64_t ns)
+{
+    struct gs_limiter_card *card = card_of(dev);
+    uint32_t bp = __atomic_load_n(&card->now_bp, __ATOMIC_RELAXED);
+
+    gs_bucket_return(&gs_self.device[dev].bucket, ns, bp != 0 ? bp : GS_SHARE_ALL_BP);
+    poke(card);
 }
 
 void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured)
 {
-    (void)dev;
-    (void)cost_ns;
-    (void)measured;
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return;
+    if (cost_ns > GS_BUCKET_CHARGE_NS)
+        cost_ns = GS_BUCKET_CHARGE_NS;
+    if (!measured) {
+        (void)__atomic_add_fetch(&gs_limiter_credit[dev].ns, (int64_t)cost_ns, __ATOMIC_RELAXED);
+        return;
+    }
+    give_back(dev, cost_ns);
+    GS_STEP("cancel.returned");
+    lower_inflight(use_of(dev), cost_ns);
+}
+
+/** Note outstanding work in the bins, each moment once however many streams had work then: what
+ * overlaps the newest stretch adds only what sticks out of it. */
+static void note_outstanding(uint32_t dev, uint64_t start, uint64_t end)
+{
+    struct gs_limiter_card *card = card_of(dev);
+    struct gs_ledger_use *use = use_of(dev);
+
+    gs_spin_lock(&card->spin);
+    if (start > card->run_until_ns || end < card->run_from_ns) {
+        gs_usage_outstanding(use, start, end, end - start);
+        if (end > card->run_until_ns) {
+            card->run_from_ns = start;
+            card->run_until_ns = end;
+        }
+    } else {
+        if (start < card->run_from_ns) {
+            gs_usage_outstanding(use, start, card->run_from_ns, card->run_from_ns - start);
+            card->run_from_ns = start;
+        }
+        if (end > card->run_until_ns) {
+            gs_usage_outstanding(use, card->run_until_ns, end, end - card->run_until_ns);
+            card->run_until_ns = end;
+        }
+    }
+    gs_spin_unlock(&card->spin);
+}
+
+/** A measured launch took other than it had paid. */
+static void settle_difference(uint32_t dev, uint64_t cost_ns, uint64_t used_ns)
+{
+    struct gs_ledger_bucket *bucket = &gs_self.device[dev].bucket;
+
+    if (used_ns < cost_ns)
+        give_back(dev, cost_ns - used_ns);
+    else if (__atomic_load_n(&card_of(dev)->now_bp, __ATOMIC_RELAXED) == GS_SHARE_ALL_BP)
+        gs_bucket_drain(bucket, used_ns - cost_ns);
+    else
+        gs_bucket_charge(bucket, used_ns - cost_ns);
 }
 
 void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64_t end_ns,
                        uint64_t used_ns)
 {
-    (void)dev;
-    (void)cost_ns;
-    (void)start_ns;
-    (void)end_ns;
-    (void)used_ns;
+    struct gs_ledger_use *use;
+
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return;
+    use = use_of(dev);
+    if (cost_ns > GS_BUCKET_CHARGE_NS)
+        cost_ns = GS_BUCKET_CHARGE_NS;
+    settle_difference(dev, cost_ns, used_ns);
+    GS_STEP("settle.charged");
+    lower_inflight(use, cost_ns);
+    gs_usage_charge(&gs_self.device[dev], use, start_ns, end_ns, used_ns);
+    if (end_ns > start_ns)
+        note_outstanding(dev, start_ns, end_ns);
 }
 
 void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns)
 {
-    (void)dev;
-    (void)start_ns;
-    (void)end_ns;
-    (void)used_ns;
+    struct gs_ledger_use *use;
+
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return;
+    use = use_of(dev);
+    gs_atomic_store(&use->active_ns, gs_limiter_clock(), __ATOMIC_RELAXED);
+    gs_usage_charge(&gs_self.device[dev], use, start_ns, end_ns, used_ns);
+    gs_usage_outstanding(use, start_ns, end_ns, used_ns);
 }
 
 void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns)
 {
-    (void)dev;
-    (void)until_ns;
+    if (GS_LIKELY(dev < gs_self.n_devices))
+        gs_atomic_store(&use_of(dev)->busy_until_ns, until_ns, __ATOMIC_RELAXED);
 }
 
 void gs_limiter_pause(uint32_t dev, uint64_t ns, enum gs_wait_reason why, const char *what)
 {
-    (void)dev;
-    (void)ns;
-    (void)why;
-    (void)what;
+    struct gs_limiter_card *card;
+    uint64_t start, end;
+    uint32_t seen;
+
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return;
+    card = card_of(dev);
+    seen = __atomic_load_n(&card->poke, __ATOMIC_ACQUIRE);
+    start = gs_limiter_clock();
+    keep_house(dev, start);
+    if (ns > GS_LIMITER_QUANTUM_NS)
+        ns = GS_LIMITER_QUANTUM_NS;
+    (void)__atomic_add_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
+    gs_limiter_sleep(&card->poke, seen, start + ns, UINT32_MAX);
+    (void)__atomic_sub_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
+    (void)gs_limiter_look(dev, start);
+    end = gs_limiter_clock();
+    gs_trace_wait(dev, why, what, start, end);
+    gs_usage_waited(&gs_self.device[dev], use_of(dev), end - start);
 }
 
 uint64_t gs_limiter_window_ns(uint32_t dev)
 {
-    (void)dev;
-    return 20000000;
-}
-
-uint64_t gs_limiter_clock(void)
-{
-    return gs_sys_clock_ns(CLOCK_MONOTONIC);
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return WINDOW_NS;
+    return (__atomic_load_n(&card_of(dev)->now_flags, __ATOMIC_RELAXED) & GS_BOARD_YIELD) != 0
+               ? 0
+               : WINDOW_NS;
 }

@@ -1,6 +1,7 @@
 #include "hook/slot.h"
 
 #include "core/atomics.h"
+#include "hook/bucket.h"
 #include "hook/self.h"
 #include "hook/step.h"
 
@@ -19,6 +20,7 @@ void gs_slot_wipe(uint32_t slot)
         GS_STEP("wipe.held");
         gs_atomic_store(&d->extra[slot], 0, __ATOMIC_SEQ_CST);
     }
+    gs_bucket_bury(slot);
     GS_STEP("wipe.before_owner");
     /* release: the zeros before, for whoever claims the slot by a compare-and-swap on this word */
     gs_atomic_store(&self->ledger->slot[slot].owner, 0, __ATOMIC_RELEASE);

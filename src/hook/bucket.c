@@ -1,0 +1,175 @@
+#include "hook/bucket.h"
+
+#include <string.h>
+
+#include "contract/board.h"
+#include "core/atomics.h"
+#include "hook/self.h"
+#include "hook/step.h"
+
+/* A share in basis points of a multiple of this is a whole number of nanoseconds. */
+#define GRAIN_NS 10000u
+/* What a bucket starts with: the first launch of a slice does not wait for its first grain. */
+#define HEAD_START_NS 2000000u
+/* Clocks of two cores differ by less; what is further ahead is of another boot, or made up. */
+#define FUTURE_NS 1000000000u
+
+static uint64_t *tokens_word(struct gs_ledger_bucket *bucket)
+{
+    return (uint64_t *)&bucket->tokens_ns;
+}
+
+static int64_t burst_of(uint32_t share_bp)
+{
+    return (int64_t)(GS_BUCKET_BURST_NS / GS_SHARE_ALL_BP) * share_bp;
+}
+
+/** What a word means: nothing at hand where it is absurd. */
+static int64_t sane(uint64_t word)
+{
+    int64_t tokens = (int64_t)word;
+
+    if (tokens > GS_BUCKET_ABSURD_NS || tokens < -GS_BUCKET_ABSURD_NS)
+        return 0;
+    return tokens < GS_BUCKET_FLOOR_NS ? GS_BUCKET_FLOOR_NS : tokens;
+}
+
+/** tokens = min(tokens + ns, cap), never less than they were unless they were above the cap. */
+static int64_t add(struct gs_ledger_bucket *bucket, uint64_t ns, int64_t cap)
+{
+    uint64_t *word = tokens_word(bucket);
+    uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
+    int64_t next;
+
+    if (ns > (uint64_t)GS_BUCKET_ABSURD_NS)
+        ns = (uint64_t)GS_BUCKET_ABSURD_NS;
+    do {
+        next = sane(seen) + (int64_t)ns;
+        if (next > cap)
+            next = cap;
+        /* the words carry amounts, nothing is published by them: any order would do */
+    } while ((uint64_t)next != seen &&
+             !gs_atomic_cas(word, &seen, (uint64_t)next, __ATOMIC_ACQUIRE));
+    return next;
+}
+
+/** tokens = max(tokens - ns, floor), or as they are where they are below the floor already. */
+static void sub(struct gs_ledger_bucket *bucket, uint64_t ns, int64_t floor)
+{
+    uint64_t *word = tokens_word(bucket);
+    uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
+    int64_t next;
+
+    if (ns > GS_BUCKET_CHARGE_NS)
+        ns = GS_BUCKET_CHARGE_NS;
+    do {
+        int64_t now = sane(seen), low = now < floor ? now : floor;
+
+        next = now - (int64_t)ns;
+        if (next < low)
+            next = low;
+    } while ((uint64_t)next != seen &&
+             !gs_atomic_cas(word, &seen, (uint64_t)next, __ATOMIC_ACQUIRE));
+}
+
+/** Claim the time since the last refill, a whole number of grains. Returns its length. */
+static uint64_t claim_time(struct gs_ledger_bucket *bucket, uint64_t now_ns)
+{
+    uint64_t seen = gs_atomic_load(&bucket->refill_ns, __ATOMIC_RELAXED);
+
+    for (;;) {
+        uint64_t from = seen, span;
+
+        if (from == 0 || (from > now_ns && from - now_ns > FUTURE_NS))
+            from = now_ns > HEAD_START_NS ? now_ns - HEAD_START_NS : 0;
+        if (from >= now_ns)
+            return 0;
+        span = now_ns - from;
+        span -= span % GRAIN_NS;
+        if (span == 0 && from == seen)
+            return 0;
+        if (gs_atomic_cas(&bucket->refill_ns, &seen, from + span, __ATOMIC_ACQUIRE))
+            return span;
+    }
+}
+
+int64_t gs_bucket_refill(struct gs_ledger_bucket *bucket, uint32_t share_bp, uint64_t now_ns)
+{
+    uint64_t span = claim_time(bucket, now_ns);
+
+    /* Killed here the slice loses this one refill: at most the time since the last one, and a
+     * waiting slice refills every quantum. Adding first would be worse: the next comer would add
+     * the same time again. */
+    GS_STEP("bucket.claimed");
+    return add(bucket, span / GRAIN_NS * share_bp, burst_of(share_bp));
+}
+
+bool gs_bucket_take(struct gs_ledger_bucket *bucket, uint64_t ns)
+{
+    uint64_t *word = tokens_word(bucket);
+    uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
+
+    if (ns > GS_BUCKET_CHARGE_NS)
+        ns = GS_BUCKET_CHARGE_NS;
+    do {
+        if (sane(seen) <= 0)
+            return false;
+    } while (!gs_atomic_cas(word, &seen, seen - ns, __ATOMIC_ACQUIRE));
+    return true;
+}
+
+void gs_bucket_drain(struct gs_ledger_bucket *bucket, uint64_t ns)
+{
+    sub(bucket, ns, 0);
+}
+
+void gs_bucket_charge(struct gs_ledger_bucket *bucket, uint64_t ns)
+{
+    sub(bucket, ns, GS_BUCKET_FLOOR_NS);
+}
+
+void gs_bucket_return(struct gs_ledger_bucket *bucket, uint64_t ns, uint32_t share_bp)
+{
+    (void)add(bucket, ns, burst_of(share_bp));
+}
+
+uint64_t gs_bucket_wait_ns(int64_t tokens_ns, uint32_t share_bp)
+{
+    uint64_t debt;
+
+    if (tokens_ns > 0)
+        return 0;
+    debt = (uint64_t)-tokens_ns + 1;
+    /* whole grains, rounded up, and one that may have begun */
+    return (debt / share_bp + 2) * GRAIN_NS;
+}
+
+/** What the slice may pile up, from the ledger: the process buried may have run under another
+ * quota than we do. */
+static uint32_t ledger_share_bp(const struct gs_ledger_device *d)
+{
+    uint32_t pct = __atomic_load_n(&d->core_pct, __ATOMIC_RELAXED);
+
+    return pct == 0 || pct > 100 ? GS_SHARE_ALL_BP : pct * 100;
+}
+
+void gs_bucket_bury(uint32_t slot)
+{
+    struct gs_self_state *self = &gs_self;
+
+    for (uint32_t dev = 0; dev < self->n_mapped; dev++) {
+        struct gs_ledger_device *d = &self->device[dev];
+        struct gs_ledger_use *use = &d->use[slot];
+        uint64_t inflight = gs_atomic_load(&use->inflight_ns, __ATOMIC_ACQUIRE);
+
+        /* Back first, then cleared: a reaper killed in between has it returned twice, which the
+         * burst bounds; the other way round the living would wait for what the dead had taken. */
+        if (inflight != 0)
+            gs_bucket_return(&d->bucket, inflight, ledger_share_bp(d));
+        GS_STEP("bury.returned");
+        gs_atomic_store(&use->inflight_ns, 0, __ATOMIC_RELEASE);
+        GS_STEP("bury.cleared");
+        for (uint32_t i = 0; i < sizeof(*use) / sizeof(uint64_t); i++)
+            gs_atomic_store((uint64_t *)use + i, 0, __ATOMIC_RELAXED);
+    }
+}

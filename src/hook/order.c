@@ -1,0 +1,135 @@
+#include "hook/order.h"
+
+#include "core/atomics.h"
+#include "hook/limiter_local.h"
+#include "hook/self.h"
+#include "hook/slot.h"
+
+static struct gs_limiter_card *card_of(uint32_t dev)
+{
+    return &gs_limiter_local.card[dev];
+}
+
+static uint32_t bit_of(uint32_t ticket)
+{
+    return 1u << ticket % 32;
+}
+
+/** Tickets wrap. */
+static bool is_before(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) < 0;
+}
+
+uint32_t gs_order_enter(uint32_t dev)
+{
+    return __atomic_fetch_add(&card_of(dev)->next, 1, __ATOMIC_RELAXED);
+}
+
+bool gs_order_is_empty(uint32_t dev)
+{
+    struct gs_limiter_card *card = card_of(dev);
+
+    return __atomic_load_n(&card->next, __ATOMIC_RELAXED) ==
+           __atomic_load_n(&card->serving, __ATOMIC_RELAXED);
+}
+
+bool gs_order_is_head(uint32_t dev, uint32_t ticket)
+{
+    return !is_before(__atomic_load_n(&card_of(dev)->serving, __ATOMIC_ACQUIRE), ticket);
+}
+
+/** From `from` to the one after it; once, whoever tries. */
+static void advance(struct gs_limiter_card *card, uint32_t from, uint64_t now_ns)
+{
+    uint32_t to = from + 1;
+
+    /* the new head's heart beats from here on, whether it has woken up yet or not */
+    __atomic_store_n(&card->beat_ns, now_ns, __ATOMIC_RELAXED);
+    /* pairs with the acquire in gs_order_is_head */
+    if (__atomic_compare_exchange_n(&card->serving, &from, to, 0, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED) &&
+        is_before(to, __atomic_load_n(&card->next, __ATOMIC_RELAXED)))
+        gs_limiter_wake(&card->serving, bit_of(to));
+}
+
+void gs_order_wait(uint32_t dev, uint32_t ticket, uint64_t now_ns, uint64_t until_ns)
+{
+    struct gs_limiter_card *card = card_of(dev);
+    uint32_t serving = __atomic_load_n(&card->serving, __ATOMIC_ACQUIRE);
+    uint64_t beat = __atomic_load_n(&card->beat_ns, __ATOMIC_RELAXED);
+
+    if (!is_before(serving, ticket))
+        return;
+    if (now_ns > beat && now_ns - beat > GS_ORDER_DEAD_NS)
+        advance(card, serving, now_ns);
+    else
+        gs_limiter_sleep(&card->serving, serving, until_ns, bit_of(ticket));
+}
+
+void gs_order_leave(uint32_t dev, uint32_t ticket, uint64_t now_ns)
+{
+    struct gs_limiter_card *card = card_of(dev);
+
+    /* one that was passed over has nothing to hand on: the compare fails */
+    advance(card, ticket, now_ns);
+}
+
+/** Slots there are; the ledger's word is not to be trusted with an index. */
+static uint32_t slot_high(const struct gs_self_state *self)
+{
+    uint64_t n = gs_atomic_load(&self->ledger->head.slot_high, __ATOMIC_RELAXED);
+
+    return n < GS_LEDGER_SLOTS ? (uint32_t)n : GS_LEDGER_SLOTS;
+}
+
+bool gs_order_must_defer(uint32_t dev, uint64_t since_ns, uint64_t open_ns, uint64_t now_ns)
+{
+    const struct gs_self_state *self = &gs_self;
+    struct gs_limiter_card *card = card_of(dev);
+    uint64_t ignore = __atomic_load_n(&card->ignore_ns, __ATOMIC_RELAXED);
+    uint32_t high = slot_high(self);
+    uint64_t newest = 0;
+
+    for (uint32_t i = 0; i < high; i++) {
+        uint64_t w = gs_atomic_load(&self->device[dev].use[i].wait_since_ns, __ATOMIC_RELAXED);
+
+        if (w > ignore && w < since_ns && i != self->slot && w > newest)
+            newest = w;
+    }
+    if (newest == 0)
+        return false;
+    if (open_ns == 0 || now_ns - open_ns < GS_ORDER_GRACE_NS)
+        return true;
+    __atomic_store_n(&card->ignore_ns, newest, __ATOMIC_RELAXED);
+    return false;
+}
+
+/** Has another slot anything at stake that its death would take from us? */
+static bool is_mate_at_stake(const struct gs_self_state *self)
+{
+    uint32_t high = slot_high(self);
+
+    for (uint32_t dev = 0; dev < self->n_devices; dev++) {
+        const struct gs_ledger_use *use = self->device[dev].use;
+
+        for (uint32_t i = 0; i < high; i++) {
+            if (i != self->slot && (gs_atomic_load(&use[i].inflight_ns, __ATOMIC_RELAXED) |
+                                    gs_atomic_load(&use[i].wait_since_ns, __ATOMIC_RELAXED)) != 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+void gs_order_reap(uint64_t now_ns)
+{
+    uint64_t *last = &gs_limiter_local.reap_ns;
+    uint64_t seen = __atomic_load_n(last, __ATOMIC_RELAXED);
+
+    if (now_ns - seen < GS_ORDER_REAP_NS ||
+        !__atomic_compare_exchange_n(last, &seen, now_ns, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return; /* not yet, or another thread does it now */
+    if (is_mate_at_stake(&gs_self))
+        (void)gs_slot_reap(); /* what is freed shows in the bucket */
+}

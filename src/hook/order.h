@@ -1,0 +1,37 @@
+#pragma once
+/* First come, first served: among the threads of a process by ticket, among the processes of a
+ * slice by the age of their oldest waiting launch.
+ *
+ * Neither order can hold anybody up for good: a thread that vanished at the head of its queue is
+ * passed over when its heart has not beaten for GS_ORDER_DEAD_NS, a process that does not take what
+ * is at hand within GS_ORDER_GRACE_NS has had its chance. Threads: any. `dev` is an index in the
+ * ledger's device table, below n_devices. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** How long what is at hand is left to another process whose launch is older. */
+#define GS_ORDER_GRACE_NS 5000000u
+/** A waiting head looks at least every quantum; this is four. */
+#define GS_ORDER_DEAD_NS 200000000u
+/** How often a waiting process looks for dead mates. */
+#define GS_ORDER_REAP_NS 50000000u
+
+/** Join the queue of this process's threads. Returns the ticket. */
+uint32_t gs_order_enter(uint32_t dev);
+/** Does nobody wait? */
+bool gs_order_is_empty(uint32_t dev);
+/** May this ticket compete for the bucket: all before it have left, or its time was skipped? */
+bool gs_order_is_head(uint32_t dev, uint32_t ticket);
+/** Sleep until it may be our turn, at most until `until_ns`; passes over a head that is gone. */
+void gs_order_wait(uint32_t dev, uint32_t ticket, uint64_t now_ns, uint64_t until_ns);
+/** Leave, whether served or not; the next is woken. */
+void gs_order_leave(uint32_t dev, uint32_t ticket, uint64_t now_ns);
+
+/** Is a launch of another process older than ours, and has it not had its chance?
+ *  @since_ns  when ours came.
+ *  @open_ns   when we first saw that something is at hand; 0 just now. */
+bool gs_order_must_defer(uint32_t dev, uint64_t since_ns, uint64_t open_ns, uint64_t now_ns);
+
+/** A quantum of waiting has passed: look for dead mates, where one has something at stake. */
+void gs_order_reap(uint64_t now_ns);

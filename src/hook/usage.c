@@ -1,0 +1,139 @@
+#include "hook/usage.h"
+
+#include <stdbool.h>
+
+#include "core/atomics.h"
+
+/* No interval is charged more: the products below stay within 64 bits. */
+#define BUSY_MAX_NS UINT64_C(100000000000)
+
+/** A ring of bins: words of epoch << bits | ns. */
+struct ring {
+    uint64_t *word;
+    uint32_t n;
+    uint32_t bits;
+    uint64_t bin_ns;
+    uint64_t max_ns; /**< that a bin may hold */
+};
+
+static struct ring bins_of(struct gs_ledger_use *use)
+{
+    return (struct ring){use->bin, GS_LEDGER_BINS, GS_LEDGER_BIN_BITS, GS_LEDGER_BIN_NS,
+                         GS_LEDGER_BIN_NS};
+}
+
+static struct ring history_of(struct gs_ledger_device *d)
+{
+    return (struct ring){d->history, GS_LEDGER_HISTORY, GS_LEDGER_HISTORY_BITS,
+                         GS_LEDGER_HISTORY_NS, (UINT64_C(1) << GS_LEDGER_HISTORY_BITS) - 1};
+}
+
+/** Epochs of `word` behind `epoch`; epochs are cut to the bits a word has for them. */
+static int64_t age(const struct ring *ring, uint64_t word, uint64_t epoch)
+{
+    uint64_t behind = (epoch << ring->bits) - (word >> ring->bits << ring->bits);
+
+    return (int64_t)behind >> ring->bits;
+}
+
+static void add_bin(const struct ring *ring, uint64_t epoch, uint64_t ns)
+{
+    uint64_t *word = &ring->word[epoch % ring->n];
+    uint64_t mask = (UINT64_C(1) << ring->bits) - 1;
+    uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
+    uint64_t sum;
+
+    do {
+        int64_t behind = age(ring, seen, epoch);
+
+        /* one round ahead of us: late news of a bin that has been used again. Further ahead: not
+         * written by a clock of this boot */
+        if (behind < 0 && behind >= -(int64_t)(4 * ring->n))
+            return;
+        sum = ns + (behind == 0 ? seen & mask : 0);
+        if (sum > ring->max_ns)
+            sum = ring->max_ns;
+    } while (!gs_atomic_cas(word, &seen, epoch << ring->bits | sum, __ATOMIC_ACQUIRE));
+}
+
+/** Spread `ns` evenly over [start, end), as far as the ring reaches back from `end`. */
+static void spread(const struct ring *ring, uint64_t start, uint64_t end, uint64_t ns)
+{
+    uint64_t reach = (ring->n - 1) * ring->bin_ns;
+    uint64_t len = end - start;
+
+    if (ns > BUSY_MAX_NS)
+        ns = BUSY_MAX_NS;
+    if (len > reach) {
+        ns = (uint64_t)((double)ns / (double)len * (double)reach);
+        start = end - reach;
+        len = reach;
+    }
+    for (uint64_t at = start; at < end;) {
+        uint64_t next = (at / ring->bin_ns + 1) * ring->bin_ns;
+        uint64_t to = next < end ? next : end;
+
+        /* from the sums up to both ends, so that no remainder is lost */
+        add_bin(ring, at / ring->bin_ns,
+                (uint64_t)((double)ns * (double)(to - start) / (double)len) -
+                    (uint64_t)((double)ns * (double)(at - start) / (double)len));
+        at = to;
+    }
+}
+
+void gs_usage_outstanding(struct gs_ledger_use *use, uint64_t start_ns, uint64_t end_ns,
+                          uint64_t busy_ns)
+{
+    struct ring bins = bins_of(use);
+
+    if (end_ns > start_ns && busy_ns > 0)
+        spread(&bins, start_ns, end_ns, busy_ns < end_ns - start_ns ? busy_ns : end_ns - start_ns);
+}
+
+void gs_usage_charge(struct gs_ledger_device *d, struct gs_ledger_use *use, uint64_t start_ns,
+                     uint64_t end_ns, uint64_t used_ns)
+{
+    struct ring history = history_of(d);
+
+    if (used_ns == 0)
+        return;
+    if (used_ns > BUSY_MAX_NS)
+        used_ns = BUSY_MAX_NS;
+    (void)gs_atomic_add(&d->meter.used_ns, used_ns, __ATOMIC_RELAXED);
+    (void)gs_atomic_add(&use->used_ns, used_ns, __ATOMIC_RELAXED);
+    if (start_ns >= end_ns)
+        start_ns = end_ns > 0 ? end_ns - 1 : 0;
+    spread(&history, start_ns, end_ns > start_ns ? end_ns : start_ns + 1, used_ns);
+}
+
+/** Returns what the bin did not have. */
+static uint64_t sub_bin(const struct ring *ring, uint64_t epoch, uint64_t ns)
+{
+    uint64_t *word = &ring->word[epoch % ring->n];
+    uint64_t mask = (UINT64_C(1) << ring->bits) - 1;
+    uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
+    uint64_t have, take;
+
+    do {
+        have = age(ring, seen, epoch) == 0 ? seen & mask : 0;
+        take = ns < have ? ns : have;
+    } while (take > 0 && !gs_atomic_cas(word, &seen, seen - take, __ATOMIC_ACQUIRE));
+    return ns - take;
+}
+
+void gs_usage_refund(struct gs_ledger_device *d, uint64_t now_ns, uint64_t ns)
+{
+    struct ring history = history_of(d);
+    uint64_t epoch = now_ns / history.bin_ns;
+
+    (void)gs_atomic_add(&d->meter.refunded_ns, ns, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < history.n && i <= epoch && ns > 0; i++)
+        ns = sub_bin(&history, epoch - i, ns);
+}
+
+void gs_usage_waited(struct gs_ledger_device *d, struct gs_ledger_use *use, uint64_t ns)
+{
+    (void)gs_atomic_add(&d->meter.waits, 1, __ATOMIC_RELAXED);
+    (void)gs_atomic_add(&d->meter.waited_ns, ns, __ATOMIC_RELAXED);
+    (void)gs_atomic_add(&use->waited_ns, ns, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,26 @@
+#pragma once
+/* What became of a slice's card time: the bins and sums of the ledger that `top` and the board
+ * read. All of it is for others: nothing here decides who may launch.
+ *
+ * Units: ns of CLOCK_MONOTONIC and of card time. Threads: any; words are added to by atomics. */
+
+#include <stdint.h>
+
+#include "contract/ledger.h"
+
+/** Note that work of the process at `use` was outstanding on the card for `busy_ns` of the time
+ *  between two moments, evenly; the newest GS_LEDGER_BINS bins are kept. A bin holds at most its
+ *  own length. */
+void gs_usage_outstanding(struct gs_ledger_use *use, uint64_t start_ns, uint64_t end_ns,
+                          uint64_t busy_ns);
+
+/** Charged card time of the slice, spread evenly over the time between two moments; and to the
+ *  meter, and to the process's own sum. */
+void gs_usage_charge(struct gs_ledger_device *d, struct gs_ledger_use *use, uint64_t start_ns,
+                     uint64_t end_ns, uint64_t used_ns);
+
+/** Take card time that was given back out of the history again, newest first. */
+void gs_usage_refund(struct gs_ledger_device *d, uint64_t now_ns, uint64_t ns);
+
+/** A launch of the process waited. */
+void gs_usage_waited(struct gs_ledger_device *d, struct gs_ledger_use *use, uint64_t ns);
