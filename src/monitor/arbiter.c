@@ -1,0 +1,273 @@
+#include "monitor/arbiter.h"
+
+#include <string.h>
+
+#include "contract/quota.h"
+#include "monitor/part.h"
+
+/* A time in the future up to this is one that was taken after ours. */
+#define AHEAD_NS 1000000000u
+/* A claim may exceed what the card can have given by this much: the driver's window and ours are
+ * not the same. */
+#define CLAIM_MARGIN 0.25
+#define MEAN_WEIGHT  (1.0 / 16)
+#define MEAN_MIN     1e-3
+
+static uint64_t epoch_of(uint64_t ns)
+{
+    return ns / GS_LEDGER_BIN_NS;
+}
+
+bool gs_arbiter_is_reporting(const struct gs_arbiter_slice *s)
+{
+    return s->is_high || (s->core_bp < GS_SHARE_ALL_BP && s->policy != GS_POLICY_OFF);
+}
+
+/** Has it a promise that it is held to, and that can be lent? */
+static bool is_held(const struct gs_arbiter_slice *s)
+{
+    return s->core_bp < GS_SHARE_ALL_BP && s->policy != GS_POLICY_OFF;
+}
+
+static bool is_queued(const struct gs_arbiter_process *p, uint64_t now_ns)
+{
+    return p->busy_until_ns > now_ns && p->busy_until_ns - now_ns <= GS_ARBITER_QUEUE_NS;
+}
+
+/* Work in flight is reported when it is done. Note in which bins a process said that its queue
+ * would last, so that a kernel longer than the lag counts while it runs. */
+static void presume(struct gs_arbiter_process *p, uint64_t now_ns)
+{
+    uint64_t epoch = epoch_of(now_ns), passed = epoch - p->epoch;
+    bool queued = is_queued(p, now_ns);
+
+    if (p->epoch == 0 || epoch < p->epoch || passed >= 64) {
+        uint64_t since = epoch_of(p->active_ns);
+
+        /* the first look: its newest launch is what we know of the time before */
+        p->presumed = 0;
+        if (queued && p->active_ns <= now_ns)
+            p->presumed = epoch - since >= 64 ? ~0ull : ((uint64_t)1 << (epoch - since)) - 1;
+    } else if (passed > 0) {
+        uint64_t gap = queued && (p->presumed & 1) ? ((uint64_t)1 << passed) - 1 : 0;
+
+        p->presumed = p->presumed << passed | gap;
+    }
+    p->presumed |= queued;
+    p->epoch = epoch;
+}
+
+/** Time of the bin in which the process had work outstanding. */
+static uint64_t outstanding(const struct gs_arbiter_process *p, uint64_t bin)
+{
+    uint64_t word = p->bin[bin % GS_LEDGER_BINS];
+    uint64_t ns = word & (((uint64_t)1 << GS_LEDGER_BIN_BITS) - 1);
+    uint64_t age = p->epoch - bin;
+
+    if (word >> GS_LEDGER_BIN_BITS == bin && ns != 0)
+        return ns < GS_LEDGER_BIN_NS ? ns : GS_LEDGER_BIN_NS;
+    if (p->epoch >= bin && age < 64 && (p->presumed >> age & 1) != 0 &&
+        p->busy_until_ns / GS_LEDGER_BIN_NS > bin)
+        return GS_LEDGER_BIN_NS;
+    return 0;
+}
+
+static void add_process(struct gs_arbiter *a, uint32_t slice, struct gs_arbiter_process *p,
+                        uint64_t bin, uint32_t *n)
+{
+    double density = (double)outstanding(p, bin) / GS_LEDGER_BIN_NS;
+
+    p->mean += (density - p->mean) * MEAN_WEIGHT;
+    if (density > 0.0 && *n < GS_ARBITER_ACTIVE) {
+        a->density[*n] = density;
+        a->owner[*n] = (uint16_t)slice;
+        (*n)++;
+    }
+}
+
+static void settle_bin(struct gs_arbiter *a, uint64_t bin)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < a->n_slices; i++) {
+        struct gs_arbiter_slice *s = a->slice[i];
+
+        for (uint32_t j = 0; j < s->n_processes; j++)
+            add_process(a, i, &s->process[j], bin, &n);
+        for (uint32_t j = 0; j < GS_ARBITER_GHOSTS; j++)
+            add_process(a, i, &s->ghost[j], bin, &n);
+    }
+    memcpy(&a->density[n], a->foreign, a->n_foreign * sizeof(a->foreign[0]));
+    gs_part_each(a->density, n + a->n_foreign, a->part);
+    for (uint32_t i = 0; i < n; i++) {
+        double lost = a->density[i] * (1.0 - a->part[i]) * GS_LEDGER_BIN_NS;
+
+        a->slice[a->owner[i]]->refund_ns += (uint64_t)(lost + 0.5);
+    }
+}
+
+static void settle(struct gs_arbiter *a, uint64_t now_ns)
+{
+    uint64_t epoch = epoch_of(now_ns), newest;
+
+    if (epoch <= GS_LEDGER_BINS)
+        return; /* the machine has just started */
+    newest = epoch - 1 - GS_ARBITER_LAG_BINS;
+    if (a->refund_bin == 0 || a->refund_bin > epoch + GS_LEDGER_BINS)
+        a->refund_bin = newest; /* nobody before us, or by another clock */
+    if (a->refund_bin < epoch - GS_LEDGER_BINS)
+        a->refund_bin = epoch - GS_LEDGER_BINS; /* what is older has been written over */
+    while (a->refund_bin < newest)
+        settle_bin(a, ++a->refund_bin);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/** A time from a ledger that tells of demand: not after now; 0 where it cannot be true. */
+static uint64_t past(uint64_t ns, uint64_t now_ns, uint64_t ahead_ns)
+{
+    if (ns <= now_ns)
+        return ns;
+    return ns - now_ns <= ahead_ns ? now_ns : 0;
+}
+
+static uint64_t demand_of(const struct gs_arbiter_process *p, uint64_t now_ns)
+{
+    uint64_t newest = past(p->active_ns, now_ns, AHEAD_NS);
+
+    if (p->wait_since_ns != 0 && past(p->wait_since_ns, now_ns, AHEAD_NS) != 0)
+        return now_ns;
+    newest = later(newest, past(p->busy_until_ns, now_ns, GS_ARBITER_QUEUE_NS));
+    for (uint32_t i = 0; i < GS_LEDGER_BINS; i++) {
+        uint64_t epoch = p->bin[i] >> GS_LEDGER_BIN_BITS;
+
+        /* an empty bin tells nothing; the product fits: an epoch has 39 bits */
+        if ((p->bin[i] & (((uint64_t)1 << GS_LEDGER_BIN_BITS) - 1)) != 0)
+            newest = later(newest, past((epoch + 1) * GS_LEDGER_BIN_NS, now_ns, GS_LEDGER_BIN_NS));
+    }
+    return newest;
+}
+
+static void look_at(struct gs_arbiter_slice *s, uint64_t now_ns)
+{
+    s->demand_ns = 0;
+    for (uint32_t i = 0; i < s->n_processes; i++) {
+        if (s->process[i].owner == 0)
+            continue;
+        presume(&s->process[i], now_ns);
+        s->demand_ns = later(s->demand_ns, demand_of(&s->process[i], now_ns));
+    }
+}
+
+static bool asked_within(const struct gs_arbiter_slice *s, uint64_t now_ns, uint64_t ns)
+{
+    return s->demand_ns != 0 && now_ns - s->demand_ns <= ns;
+}
+
+/** Everything the lending needs to know of all slices together. */
+struct market {
+    uint32_t n_active;
+    uint64_t idle_bp;     /**< promised to idle slices */
+    uint64_t borrower_bp; /**< promised to active elastic ones */
+    bool is_high_active;
+};
+
+static struct market survey(const struct gs_arbiter *a, uint64_t now_ns)
+{
+    struct market m = {.n_active = a->n_foreign};
+
+    for (uint32_t i = 0; i < a->n_slices; i++) {
+        const struct gs_arbiter_slice *s = a->slice[i];
+        bool active = asked_within(s, now_ns, GS_ARBITER_IDLE_NS);
+
+        m.n_active += active;
+        if (is_held(s) && !active)
+            m.idle_bp += s->core_bp;
+        if (is_held(s) && active && s->policy == GS_POLICY_ELASTIC)
+            m.borrower_bp += s->core_bp;
+        m.is_high_active |= s->is_high && asked_within(s, now_ns, GS_ARBITER_PRIORITY_NS);
+    }
+    return m;
+}
+
+/* A slice that is idle is told what it would get if it came back now, so that its first launch
+ * need not wait for us. */
+static uint32_t share_of(const struct gs_arbiter_slice *s, const struct market *m, uint64_t now_ns)
+{
+    bool active = asked_within(s, now_ns, GS_ARBITER_IDLE_NS);
+    uint64_t idle_bp = m->idle_bp, borrower_bp = m->borrower_bp, share;
+
+    if (!is_held(s))
+        return GS_SHARE_ALL_BP;
+    if (s->policy != GS_POLICY_ELASTIC)
+        return s->core_bp;
+    if (m->n_active == active)
+        return GS_SHARE_ALL_BP;
+    if (!active) {
+        idle_bp -= s->core_bp;
+        borrower_bp += s->core_bp;
+    }
+    share = s->core_bp;
+    if (borrower_bp != 0)
+        share += idle_bp * s->core_bp / borrower_bp;
+    return share < GS_SHARE_ALL_BP ? (uint32_t)share : GS_SHARE_ALL_BP;
+}
+
+void gs_arbiter_step(struct gs_arbiter *a, uint64_t now_ns)
+{
+    struct market m;
+
+    for (uint32_t i = 0; i < a->n_slices; i++)
+        look_at(a->slice[i], now_ns);
+    settle(a, now_ns);
+    m = survey(a, now_ns);
+    for (uint32_t i = 0; i < a->n_slices; i++) {
+        struct gs_arbiter_slice *s = a->slice[i];
+
+        s->share_bp = share_of(s, &m, now_ns);
+        s->flags = m.is_high_active && !s->is_high ? GS_BOARD_YIELD : 0;
+    }
+}
+
+void gs_arbiter_take_foreign(struct gs_arbiter *a, const uint32_t *util_pct, uint32_t n)
+{
+    double used[GS_ARBITER_FOREIGN], most;
+    uint32_t n_ours = 0, n_used = 0;
+
+    for (uint32_t i = 0; i < a->n_slices; i++) {
+        const struct gs_arbiter_slice *s = a->slice[i];
+
+        for (uint32_t j = 0; j < s->n_processes && n_ours < GS_ARBITER_ACTIVE; j++) {
+            if (s->process[j].mean > MEAN_MIN)
+                a->density[n_ours++] = s->process[j].mean;
+        }
+    }
+    /* what one more process gets that has work all the time */
+    a->density[n_ours] = 1.0;
+    gs_part_each(a->density, n_ours + 1, a->part);
+    most = a->part[n_ours];
+    for (uint32_t i = 0; i < n && n_used < GS_ARBITER_FOREIGN; i++) {
+        double part = util_pct[i] / 100.0;
+
+        if (util_pct[i] >= 1 && util_pct[i] <= 100 && part <= most + CLAIM_MARGIN)
+            used[n_used++] = part;
+    }
+    gs_part_densities(a->density, n_ours, used, n_used, a->part);
+    memcpy(a->foreign, &a->density[n_ours], n_used * sizeof(a->foreign[0]));
+    a->n_foreign = n_used;
+}
+
+void gs_arbiter_forget_process(struct gs_arbiter_slice *slice, struct gs_arbiter_process *p)
+{
+    struct gs_arbiter_process *ghost = &slice->ghost[slice->n_ghosts % GS_ARBITER_GHOSTS];
+
+    if (p->owner != 0) {
+        *ghost = (struct gs_arbiter_process){.owner = p->owner};
+        memcpy(ghost->bin, p->bin, sizeof(ghost->bin));
+        slice->n_ghosts++;
+    }
+    memset(p, 0, sizeof(*p));
+}
