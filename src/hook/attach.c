@@ -93,6 +93,7 @@ static int match_devices(struct gs_self_state *self, const struct gs_quota *quot
         set_core(self, (uint32_t)at, &quota->device[i], from_env);
     }
     set_priority(self, quota, from_env);
+    __atomic_store_n(&self->oversubscribe, quota->oversubscribe, __ATOMIC_RELAXED);
     if (!from_env)
         gs_atomic_store(&self->ledger->head.quota_generation, quota->generation, __ATOMIC_RELAXED);
     return 0;

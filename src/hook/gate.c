@@ -410,6 +410,20 @@ uint64_t gs_gate_limit(uint32_t dev)
     return self->state == GS_SELF_OPEN ? UINT64_MAX : 0;
 }
 
+bool gs_gate_is_oversubscribed(void)
+{
+    return __atomic_load_n(&gs_self.oversubscribe, __ATOMIC_RELAXED) != 0;
+}
+
+void gs_gate_managed(uint32_t dev, int64_t bytes)
+{
+    const struct gs_self_state *self = &gs_self;
+
+    if (bytes != 0 && dev < self->n_devices)
+        (void)__atomic_add_fetch(&self->device[dev].use[self->slot].managed_bytes, (uint64_t)bytes,
+                                 __ATOMIC_RELAXED);
+}
+
 void gs_gate_set_context_bytes(uint32_t dev, uint64_t bytes)
 {
     const struct gs_self_state *self = &gs_self;

@@ -40,6 +40,12 @@ uint64_t gs_gate_own(uint32_t dev, enum gs_charge charge);
 /** UINT64_MAX where there is none; 0 where the device is not granted or the grant is unusable. */
 uint64_t gs_gate_limit(uint32_t dev);
 
+/** Does the quota let the slice have memory beyond the card? */
+bool gs_gate_is_oversubscribed(void);
+/** So many bytes of what this process holds came to be, or ended as, managed memory: told to others
+ * in gs_ledger_use.managed_bytes, charged with everything else. */
+void gs_gate_managed(uint32_t dev, int64_t bytes);
+
 /** Remember / recall what a context costs on this card, slice-wide. */
 void gs_gate_set_context_bytes(uint32_t dev, uint64_t bytes);
 uint64_t gs_gate_context_bytes(uint32_t dev);

@@ -131,6 +131,17 @@ static int parse_priority(struct gs_str value, uint64_t *ret)
     return rc < 0 ? rc : *ret > 1 ? -ERANGE : 0;
 }
 
+static int parse_switch(struct gs_str value, uint64_t *ret)
+{
+    if (gs_str_eq(value, GS_STR("true")) || gs_str_eq(value, GS_STR("1")))
+        *ret = 1;
+    else if (gs_str_eq(value, GS_STR("false")) || gs_str_eq(value, GS_STR("0")))
+        *ret = 0;
+    else
+        return -EINVAL;
+    return 0;
+}
+
 /** A variable that speaks of all cards; *ret keeps its value where it is not set. */
 static int from_word(const char *name, int (*parse)(struct gs_str value, uint64_t *ret),
                      uint64_t *ret)
@@ -201,15 +212,17 @@ static bool is_any_variable_set(void)
 static int from_env(struct gs_quota *ret_quota)
 {
     static struct gs_hook_card cards[GS_LEDGER_DEVICES]; /* 6 KiB; attach runs once at a time */
-    uint64_t policy = GS_POLICY_FIXED, priority = 1;
+    uint64_t policy = GS_POLICY_FIXED, priority = 1, oversubscribe = 0;
     int n;
 
     if (!is_any_variable_set())
         return gs_self_fail(GS_REASON_NO_QUOTA, "", 0, 0);
     if (from_word(GS_ENV_CORE_POLICY, parse_policy, &policy) < 0 ||
-        from_word(GS_ENV_PRIORITY, parse_priority, &priority) < 0)
+        from_word(GS_ENV_PRIORITY, parse_priority, &priority) < 0 ||
+        from_word(GS_ENV_OVERSUBSCRIBE, parse_switch, &oversubscribe) < 0)
         return -ESHUTDOWN;
     ret_quota->high_priority = priority == 0;
+    ret_quota->oversubscribe = (uint32_t)oversubscribe;
     n = gs_hook_vendor.enumerate(cards, GS_LEDGER_DEVICES);
     if (n <= 0)
         return gs_self_fail(GS_REASON_NO_CARDS, gs_hook_vendor.name, (uint64_t)(n < 0 ? -n : 0), 0);

@@ -89,6 +89,7 @@ static void take(struct gs_self_state *self, const struct gs_quota *quota)
         take_device(self, i, find(quota, self->uuid[i]), first);
     __atomic_store_n(&self->high_priority, quota->high_priority, __ATOMIC_RELAXED);
     gs_mirror_priority(quota->high_priority != 0);
+    __atomic_store_n(&self->oversubscribe, quota->oversubscribe, __ATOMIC_RELAXED);
     for (uint32_t i = 0; first && i < quota->n_devices; i++) {
         if (!is_known(self, quota->device[i].uuid))
             gs_ring_log(GS_REASON_RESIZE_NEW_DEVICE, GS_RING_NO_DEVICE, quota->device[i].uuid,

@@ -19,6 +19,7 @@ void gs_slot_wipe(uint32_t slot)
         gs_atomic_store(&d->held[slot], 0, __ATOMIC_SEQ_CST);
         GS_STEP("wipe.held");
         gs_atomic_store(&d->extra[slot], 0, __ATOMIC_SEQ_CST);
+        gs_atomic_store(&d->use[slot].managed_bytes, 0, __ATOMIC_RELAXED);
     }
     gs_bucket_bury(slot);
     GS_STEP("wipe.before_owner");

@@ -82,6 +82,17 @@ uint64_t gs_gate_limit(uint32_t dev)
     return dev < FAKE_DEVICES ? fake.device[dev].limit : 0;
 }
 
+bool gs_gate_is_oversubscribed(void)
+{
+    return fake.oversubscribe != 0;
+}
+
+void gs_gate_managed(uint32_t dev, int64_t bytes)
+{
+    if (dev < FAKE_DEVICES)
+        fake.device[dev].managed += (uint64_t)bytes;
+}
+
 void gs_gate_set_context_bytes(uint32_t dev, uint64_t bytes)
 {
     if (dev < FAKE_DEVICES)
@@ -241,6 +252,7 @@ static struct memory {
     uint64_t block; /* address of its block; 0 none */
     int context;
     int device;
+    int managed; /* not on the card */
 } memories[4096];
 static uint64_t next_granule;
 
@@ -366,6 +378,35 @@ CUresult fake_mem_alloc(CUdeviceptr *dptr, size_t bytes)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static CUresult alloc_managed(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
+{
+    assert_int_equal(flags, 1);
+    if (fails())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; i < 4096; i++) {
+        if (memories[i].bytes != 0)
+            continue;
+        memories[i] = (struct memory){.ptr = fresh(2u << 20, bytes),
+                                      .bytes = bytes,
+                                      .context = current,
+                                      .device = contexts[current].device,
+                                      .managed = 1};
+        *dptr = memories[i].ptr;
+        fake.managed_calls++;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult advise(CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUdevice device)
+{
+    assert_int_not_equal(ptr, 0);
+    assert_int_not_equal(bytes, 0);
+    assert_int_equal(device, 0);
+    fake.advice |= 1u << advice;
+    return CUDA_SUCCESS;
+}
+
 CUresult fake_mem_alloc_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                               unsigned int element)
 {
@@ -386,8 +427,11 @@ static void drop(struct memory *memory)
     struct fake_device *d = &fake.device[memory->device];
     uint64_t block = memory->block;
     uint64_t bytes = memory->bytes;
+    int managed = memory->managed;
 
     memset(memory, 0, sizeof(*memory));
+    if (managed)
+        return; /* nobody touched it, so that the card gave nothing */
     if (block == 0)
         d->taken -= (bytes + d->granularity - 1) / d->granularity * d->granularity;
     else if (block_pieces(block) == 0)
@@ -588,6 +632,8 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
 {
     (void)dev;
     *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 4 : 1024;
+    if (attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
+        *value = !fake.no_migration;
     return CUDA_SUCCESS;
 }
 
@@ -727,6 +773,8 @@ void *gs_engine_symbol(uint32_t lib, const char *name)
         {"cuDevicePrimaryCtxRelease_v2", ADDRESS(fake_primary_release)},
         {"cuDeviceTotalMem_v2", ADDRESS(fake_total_mem)},
         {"cuInit", ADDRESS(nvml_ok)},
+        {"cuMemAdvise", ADDRESS(advise)},
+        {"cuMemAllocManaged", ADDRESS(alloc_managed)},
         {"cuMemFree_v2", ADDRESS(fake_mem_free)},
         {"cuMemGetAllocationGranularity", ADDRESS(get_granularity)},
         {"cuMemGetInfo_v2", ADDRESS(fake_mem_get_info)},

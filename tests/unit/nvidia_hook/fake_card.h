@@ -27,6 +27,7 @@ struct fake_device {
     uint64_t overhead; /**< what a context costs */
     uint64_t physical;
     int primary_refs;
+    uint64_t managed; /**< as told to the gate */
 };
 
 struct fake_world {
@@ -44,7 +45,11 @@ struct fake_world {
     uint64_t module_bytes; /**< what loading code takes */
     size_t heap_limit;
     int track_full;
-    int last_reason; /**< written to the log */
+    int oversubscribe;
+    int no_migration;    /**< the cards have no concurrent managed access */
+    int managed_calls;   /**< of the driver's cuMemAllocManaged that succeeded */
+    unsigned int advice; /**< bit per CUmem_advise given */
+    int last_reason;     /**< written to the log */
 };
 extern struct fake_world fake;
 

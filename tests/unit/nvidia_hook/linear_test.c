@@ -249,6 +249,113 @@ static void each_card_has_its_limit(void **state)
     assert_int_equal(fake.device[0].held, 10 * MIB);
 }
 
+/* A card of 64 MiB of which the slice may have 100 MiB. */
+static void oversubscribed(void)
+{
+    fake.device[0].physical = 64 * MIB;
+    fake.device[0].limit = 100 * MIB;
+    fake.oversubscribe = 1;
+}
+
+static void beyond_the_card_is_managed(void **state)
+{
+    CUdeviceptr first, second, small, more = 3;
+    size_t pitch = 0;
+
+    (void)state;
+    oversubscribed();
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &first, 60 * MIB), CUDA_SUCCESS);
+    assert_int_equal(fake.managed_calls, 0);
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &second, 30 * MIB - 5), CUDA_SUCCESS);
+    assert_int_equal(fake.managed_calls, 1);
+    assert_int_equal(fake.last_reason, GS_REASON_OVERSUBSCRIBED);
+    assert_int_equal(fake.advice, 1u << CU_MEM_ADVISE_SET_PREFERRED_LOCATION |
+                                      1u << CU_MEM_ADVISE_SET_ACCESSED_BY);
+    assert_int_equal(fake.device[0].held, 90 * MIB);
+    assert_int_equal(fake.device[0].managed, 30 * MIB);
+    assert_int_equal(fake.device[0].taken, 60 * MIB);
+    /* the limit is the limit */
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &more, 11 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(more, 3);
+    assert_int_equal(gs_nv_mem_alloc_pitch(fake_mem_alloc_pitch, &more, &pitch, 1025, 4096, 4),
+                     CUDA_SUCCESS);
+    assert_int_equal(pitch, 1536);
+    assert_int_equal(fake.device[0].managed, 36 * MIB);
+    /* a piece: the last 4 MiB of the card, then managed */
+    assert_int_equal(gs_nv_mem_free(fake_mem_free, more), CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &more, 4 * MIB), CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &small, 1000), CUDA_SUCCESS);
+    assert_int_equal(fake.device[0].managed, 30 * MIB + 1024);
+    assert_int_equal(fake.device[0].held, 96 * MIB);
+    assert_int_equal(gs_nv_mem_free(fake_mem_free, small), CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_free(fake_mem_free, second), CUDA_SUCCESS);
+    assert_int_equal(fake.device[0].managed, 0);
+    assert_int_equal(gs_nv_mem_free(fake_mem_free, first), CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_free(fake_mem_free, more), CUDA_SUCCESS);
+    assert_int_equal(fake.device[0].held, 0);
+    assert_int_equal(fake.device[0].taken, 0);
+}
+
+static void queries_show_the_limit_beyond_the_card(void **state)
+{
+    size_t free_bytes, total;
+    CUdeviceptr ptr;
+
+    (void)state;
+    oversubscribed();
+    fake.oversubscribe = 0;
+    assert_int_equal(gs_nv_mem_get_info(fake_mem_get_info, &free_bytes, &total), CUDA_SUCCESS);
+    assert_int_equal(total, 64 * MIB);
+    fake.oversubscribe = 1;
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &ptr, 70 * MIB), CUDA_SUCCESS);
+    assert_int_equal(gs_nv_mem_get_info(fake_mem_get_info, &free_bytes, &total), CUDA_SUCCESS);
+    assert_int_equal(total, 100 * MIB);
+    assert_int_equal(free_bytes, 30 * MIB);
+    assert_int_equal(gs_nv_device_total_mem(fake_total_mem, &total, 0), CUDA_SUCCESS);
+    assert_int_equal(total, 100 * MIB);
+    fake.device[0].limit = UINT64_MAX; /* no limit: the card's own numbers */
+    assert_int_equal(gs_nv_device_total_mem(fake_total_mem, &total, 0), CUDA_SUCCESS);
+    assert_int_equal(total, 64 * MIB);
+}
+
+static void the_cards_refusal_stands(void **state)
+{
+    CUdeviceptr ptr = 9;
+
+    (void)state;
+    oversubscribed();
+    fake.oversubscribe = 0; /* not asked for */
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &ptr, 70 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    fake.oversubscribe = 1;
+    fake.fail_at = fake.calls + 2; /* managed memory is not to be had either */
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &ptr, 70 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(ptr, 9);
+    assert_int_equal(fake.device[0].held, 0);
+    assert_int_equal(fake.managed_calls, 0);
+    fake.fail_at = 0;
+    fake.track_full = 1; /* our own table */
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &ptr, 70 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.device[0].held, 0);
+    assert_int_equal(fake.device[0].managed, 0);
+    assert_int_equal(fake.frees, 1);
+}
+
+static void a_card_that_cannot_migrate(void **state)
+{
+    CUdeviceptr ptr;
+    size_t total;
+
+    (void)state;
+    oversubscribed();
+    fake.no_migration = 1;
+    fake.granted[0] = 3; /* a ledger index nobody has asked about */
+    fake.device[3].limit = 100 * MIB;
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &ptr, 70 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.last_reason, GS_REASON_OVERSUBSCRIBE_CANNOT);
+    assert_int_equal(gs_nv_device_total_mem(fake_total_mem, &total, 0), CUDA_SUCCESS);
+    assert_int_equal(total, 64 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +372,10 @@ int main(void)
         cmocka_unit_test_setup(no_limit_still_counts, fake_setup),
         cmocka_unit_test_setup(a_card_outside_the_grant, fake_setup),
         cmocka_unit_test_setup(each_card_has_its_limit, fake_setup),
+        cmocka_unit_test_setup(beyond_the_card_is_managed, fake_setup),
+        cmocka_unit_test_setup(queries_show_the_limit_beyond_the_card, fake_setup),
+        cmocka_unit_test_setup(the_cards_refusal_stands, fake_setup),
+        cmocka_unit_test_setup(a_card_that_cannot_migrate, fake_setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include "hook/slot.h"
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/device.h"
+#include "vendors/nvidia/hook/oversub.h"
 #include "vendors/nvidia/hook/pool.h"
 
 /* NVML's rows against a card with five processes, two of which are the slice's: 100 by its own
@@ -24,6 +25,7 @@ static uint64_t limit, used;
 static uint32_t n_granted;
 static unsigned int n_on_card;
 static uint32_t lookups;
+static bool beyond;
 
 /* ---- ledger ---- */
 
@@ -47,6 +49,12 @@ uint64_t gs_gate_used(uint32_t dev)
 {
     (void)dev;
     return used;
+}
+
+bool gs_oversub_is_on(uint32_t ledger, CUdevice ordinal)
+{
+    assert_int_equal(ordinal, -1);
+    return ledger == 0 && beyond;
 }
 
 void gs_pool_reconcile(uint32_t dev)
@@ -217,6 +225,24 @@ static void memory_never_wraps(void **state)
     assert_int_equal(m.used, 30 * GIB);
 }
 
+static void beyond_the_card_the_limit_is_the_total(void **state)
+{
+    nvmlMemory_v2_t m = {.version = sizeof(m) | 2u << 24};
+
+    (void)state;
+    limit = 200 * GIB; /* of 80, 50 of them free */
+    used = 90 * GIB;
+    beyond = true;
+    assert_int_equal(gs_nv_nvml_memory_info_v2(memory_v2, GRANTED, &m), NVML_SUCCESS);
+    assert_int_equal(m.total, 200 * GIB);
+    assert_int_equal(m.used, 90 * GIB);
+    assert_int_equal(m.free, 110 * GIB);
+    beyond = false;
+    assert_int_equal(gs_nv_nvml_memory_info_v2(memory_v2, GRANTED, &m), NVML_SUCCESS);
+    assert_int_equal(m.total, 80 * GIB);
+    assert_int_equal(m.free, 0);
+}
+
 static void other_cards_stay_true_unless_the_grant_is_unusable(void **state)
 {
     nvmlMemory_t m;
@@ -339,6 +365,7 @@ int main(void)
         cmocka_unit_test_setup(other_cards_stay_true_unless_the_grant_is_unusable, setup),
         cmocka_unit_test_setup(memory_is_the_slices, setup),
         cmocka_unit_test_setup(memory_never_wraps, setup),
+        cmocka_unit_test_setup(beyond_the_card_the_limit_is_the_total, setup),
         cmocka_unit_test_setup(the_handle_is_looked_up_once, setup),
         cmocka_unit_test_setup(lists_show_the_slice_only, setup),
         cmocka_unit_test_setup(sizes_follow_the_protocol, setup),

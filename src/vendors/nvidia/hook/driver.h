@@ -56,8 +56,10 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuGraphUpload_ptsz)                                                                          \
     X(cuInit)                                                                                      \
     X(cuLibraryUnload)                                                                             \
+    X(cuMemAdvise)                                                                                 \
     X(cuMemAllocAsync_ptsz)                                                                        \
     X(cuMemAllocFromPoolAsync_ptsz)                                                                \
+    X(cuMemAllocManaged)                                                                           \
     X(cuMemFreeAsync)                                                                              \
     X(cuMemFree_v2)                                                                                \
     X(cuMemGetAddressRange_v2)                                                                     \

@@ -11,6 +11,7 @@
 #include "vendors/nvidia/hook/context.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/oversub.h"
 #include "vendors/nvidia/hook/pool.h"
 
 /* Pitches are multiples of this on every card so far. */
@@ -25,6 +26,9 @@ struct request {
     /* Calls the driver. On success stores the pointer and the bytes the driver had to find. */
     CUresult (*call)(const struct request *request, uint64_t *ret_ptr, uint64_t *ret_bytes);
     const void *args;
+    /* Hand the program memory that we got in place of the driver's: `most` bytes at `ptr`. NULL:
+     * nothing else will do. */
+    void (*give)(const struct request *request, CUdeviceptr ptr);
     uint64_t least; /* bytes, no driver can do with less */
     uint64_t most;  /* bytes, reserved before the call */
     uint32_t family;
@@ -73,11 +77,20 @@ static int settle(uint32_t dev, uint64_t reserved, uint64_t actual, const char *
     return 0;
 }
 
+/* Bytes of an entry that count as managed: of a piece its own, not its block's. */
+static uint64_t managed_bytes(const struct gs_obj *obj)
+{
+    if ((obj->flags & GS_LINEAR_MANAGED) == 0)
+        return 0;
+    return (obj->flags & GS_LINEAR_PIECE) != 0 ? (uint64_t)obj->refs * GS_BLOCK_UNIT : obj->bytes;
+}
+
 /* The card got the memory back: so do the books. */
 static void return_charge(uint64_t ptr, const struct gs_obj *obj, uint64_t granularity)
 {
     struct gs_block_gone gone;
 
+    gs_gate_managed(obj->dev, -(int64_t)managed_bytes(obj));
     if ((obj->flags & GS_LINEAR_PIECE) == 0) {
         if (obj->share >= 0)
             gs_share_leave(obj->share);
@@ -121,6 +134,8 @@ static CUresult commit(const struct request *request, const struct gs_device_her
     } else {
         obj.bytes = charge;
     }
+    if (request->family == FAMILY_MANAGED && gs_gate_is_oversubscribed())
+        obj.flags |= GS_LINEAR_MANAGED;
     if (settle(dev, reserved, charge, request->what) != 0) {
         result = undo(ptr);
         if ((obj.flags & GS_LINEAR_PIECE) != 0)
@@ -128,6 +143,7 @@ static CUresult commit(const struct request *request, const struct gs_device_her
         gs_gate_release(dev, reserved, GS_CHARGE_HELD);
         return result;
     }
+    gs_gate_managed(dev, (int64_t)managed_bytes(&obj));
     if (gs_track_put(GS_OBJ_LINEAR, ptr, &obj) != 0) {
         gs_ring_log(GS_REASON_TRACK_FULL, dev, request->what, NULL);
         result = undo(ptr);
@@ -135,6 +151,26 @@ static CUresult commit(const struct request *request, const struct gs_device_her
         return result;
     }
     return CUDA_SUCCESS;
+}
+
+/* The card is full, the slice's `reserved` bytes are booked: managed memory, where the quota says
+ * so. */
+static CUresult serve_managed(const struct request *request, const struct gs_device_here *here,
+                              uint64_t reserved)
+{
+    struct request managed = *request;
+    CUdeviceptr ptr = 0;
+    CUresult result = gs_oversub_allocate(here, request->most, request->what, &ptr);
+
+    if (result != CUDA_SUCCESS) {
+        gs_gate_release(here->device->ledger, reserved, GS_CHARGE_HELD);
+        return result;
+    }
+    managed.family = FAMILY_MANAGED;
+    result = commit(&managed, here, ptr, request->most, reserved);
+    if (result == CUDA_SUCCESS)
+        request->give(request, ptr);
+    return result;
 }
 
 /* `reserved` bytes are booked: call, commit. */
@@ -145,6 +181,8 @@ static CUresult call_reserved(const struct request *request, const struct gs_dev
     uint64_t bytes = 0;
     CUresult result = request->call(request, &ptr, &bytes);
 
+    if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY && request->give != NULL))
+        return serve_managed(request, here, reserved);
     if (result != CUDA_SUCCESS) {
         gs_gate_release(here->device->ledger, reserved, GS_CHARGE_HELD);
         return result;
@@ -239,13 +277,25 @@ static CUresult call_plain(const struct request *request, uint64_t *ret_ptr, uin
     return result;
 }
 
+static void give_plain(const struct request *request, CUdeviceptr ptr)
+{
+    const struct plain *args = request->args;
+
+    *args->dptr = ptr;
+}
+
 CUresult gs_nv_mem_alloc(CUresult (*real)(CUdeviceptr *, size_t), CUdeviceptr *dptr,
                          size_t bytesize)
 {
     struct plain args = {real, dptr, bytesize};
 
-    return allocate(&(struct request){"cuMemAlloc", call_plain, &args, dptr == NULL ? 0 : bytesize,
-                                      bytesize, FAMILY_PLAIN});
+    return allocate(&(struct request){.what = "cuMemAlloc",
+                                      .call = call_plain,
+                                      .args = &args,
+                                      .give = give_plain,
+                                      .least = dptr == NULL ? 0 : bytesize,
+                                      .most = bytesize,
+                                      .family = FAMILY_PLAIN});
 }
 
 struct plain_v1 {
@@ -271,8 +321,13 @@ CUresult gs_nv_mem_alloc_v1(CUresult (*real)(CUdeviceptr_v1 *, unsigned int), CU
 {
     struct plain_v1 args = {real, dptr, bytesize};
 
-    return allocate(&(struct request){"cuMemAlloc", call_plain_v1, &args,
-                                      dptr == NULL ? 0 : bytesize, bytesize, FAMILY_PLAIN});
+    /* its pointers have 32 bits, and managed memory lies anywhere */
+    return allocate(&(struct request){.what = "cuMemAlloc",
+                                      .call = call_plain_v1,
+                                      .args = &args,
+                                      .least = dptr == NULL ? 0 : bytesize,
+                                      .most = bytesize,
+                                      .family = FAMILY_PLAIN});
 }
 
 struct managed {
@@ -300,8 +355,12 @@ CUresult gs_nv_mem_alloc_managed(CUresult (*real)(CUdeviceptr *, size_t, unsigne
 {
     struct managed args = {real, dptr, bytesize, flags};
 
-    return allocate(&(struct request){"cuMemAllocManaged", call_managed, &args,
-                                      dptr == NULL ? 0 : bytesize, bytesize, FAMILY_MANAGED});
+    return allocate(&(struct request){.what = "cuMemAllocManaged",
+                                      .call = call_managed,
+                                      .args = &args,
+                                      .least = dptr == NULL ? 0 : bytesize,
+                                      .most = bytesize,
+                                      .family = FAMILY_MANAGED});
 }
 
 /* height x width with the width rounded up; UINT64_MAX when that overflows. */
@@ -337,6 +396,14 @@ static CUresult call_pitch(const struct request *request, uint64_t *ret_ptr, uin
     return result;
 }
 
+static void give_pitch(const struct request *request, CUdeviceptr ptr)
+{
+    const struct pitch *args = request->args;
+
+    *args->dptr = ptr;
+    *args->pitch = (args->width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT;
+}
+
 CUresult gs_nv_mem_alloc_pitch(CUresult (*real)(CUdeviceptr *, size_t *, size_t, size_t,
                                                 unsigned int),
                                CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -345,9 +412,13 @@ CUresult gs_nv_mem_alloc_pitch(CUresult (*real)(CUdeviceptr *, size_t *, size_t,
     struct pitch args = {real, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes};
     bool unusable = dptr == NULL || pPitch == NULL;
 
-    return allocate(&(struct request){"cuMemAllocPitch", call_pitch, &args,
-                                      unusable ? 0 : area(WidthInBytes, Height, 1),
-                                      area(WidthInBytes, Height, PITCH_ALIGNMENT), FAMILY_PLAIN});
+    return allocate(&(struct request){.what = "cuMemAllocPitch",
+                                      .call = call_pitch,
+                                      .args = &args,
+                                      .give = give_pitch,
+                                      .least = unusable ? 0 : area(WidthInBytes, Height, 1),
+                                      .most = area(WidthInBytes, Height, PITCH_ALIGNMENT),
+                                      .family = FAMILY_PLAIN});
 }
 
 struct pitch_v1 {
@@ -380,9 +451,12 @@ CUresult gs_nv_mem_alloc_pitch_v1(CUresult (*real)(CUdeviceptr_v1 *, unsigned in
     struct pitch_v1 args = {real, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes};
     bool unusable = dptr == NULL || pPitch == NULL;
 
-    return allocate(&(struct request){"cuMemAllocPitch", call_pitch_v1, &args,
-                                      unusable ? 0 : area(WidthInBytes, Height, 1),
-                                      area(WidthInBytes, Height, PITCH_ALIGNMENT), FAMILY_PLAIN});
+    return allocate(&(struct request){.what = "cuMemAllocPitch",
+                                      .call = call_pitch_v1,
+                                      .args = &args,
+                                      .least = unusable ? 0 : area(WidthInBytes, Height, 1),
+                                      .most = area(WidthInBytes, Height, PITCH_ALIGNMENT),
+                                      .family = FAMILY_PLAIN});
 }
 
 /* ---- free ---- */

@@ -12,6 +12,8 @@
 
 /** gs_obj.flags of a GS_OBJ_LINEAR: cut from a block (block.h); the charge is the block's. */
 #define GS_LINEAR_PIECE 1u
+/** Managed memory of a slice that oversubscribes: counted in gs_ledger_use.managed_bytes. */
+#define GS_LINEAR_MANAGED 2u
 
 /** The pointer's memory becomes a share under `key`, once: its charge moves there and the free
  * leaves the share instead of releasing. A piece shares its whole block, as the driver does.

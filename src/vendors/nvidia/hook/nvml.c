@@ -8,6 +8,7 @@
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/oversub.h"
 #include "vendors/nvidia/hook/pool.h"
 
 /* Memory of a card as NVML tells it: the slice's, where the card is in the grant. A card that is
@@ -59,16 +60,13 @@ bool gs_nvml_is_foreign(nvmlDevice_t device, uint32_t *ret_dev)
 static void limit_answer(uint32_t dev, unsigned long long *total, unsigned long long *free,
                          unsigned long long *used)
 {
-    uint64_t limit = gs_gate_limit(dev);
-    uint64_t mine;
+    uint64_t limit = gs_gate_limit(dev), shown_total = *total, shown_free = *free;
+    bool beyond = limit != UINT64_MAX && gs_oversub_is_on(dev, -1);
 
     gs_pool_reconcile(dev);
-    mine = gs_gate_used(dev);
-    if (*total > limit)
-        *total = limit;
-    mine = mine < *total ? mine : *total;
-    if (*free > *total - mine)
-        *free = *total - mine;
+    gs_oversub_answer(beyond, limit, gs_gate_used(dev), &shown_total, &shown_free);
+    *total = shown_total;
+    *free = shown_free;
     *used = *total - *free;
 }
 

@@ -3,6 +3,7 @@
 #include "hook/gate.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/oversub.h"
 #include "vendors/nvidia/hook/pool.h"
 
 /* The driver is asked first, always: its error is the answer, and what is physically free bounds
@@ -23,8 +24,8 @@ static bool limited(const struct gs_device *device, uint64_t *free_bytes, uint64
         return false;
     gs_pool_reconcile(device->ledger);
     used = gs_gate_used(device->ledger);
-    *total_bytes = least(*total_bytes, limit);
-    *free_bytes = used >= *total_bytes ? 0 : least(*total_bytes - used, *free_bytes);
+    gs_oversub_answer(gs_oversub_is_on(device->ledger, device->ordinal), limit, used, total_bytes,
+                      free_bytes);
     return true;
 }
 
@@ -46,6 +47,15 @@ CUresult gs_nv_mem_get_info(CUresult (*real)(size_t *, size_t *), size_t *free, 
     if (total != NULL)
         *total = total_bytes;
     return result;
+}
+
+static uint64_t shown_total(const struct gs_device *device, uint64_t physical)
+{
+    uint64_t limit = gs_gate_limit(device->ledger);
+
+    if (limit != UINT64_MAX && gs_oversub_is_on(device->ledger, device->ordinal))
+        return limit;
+    return least(physical, limit);
 }
 
 static unsigned int saturate(uint64_t bytes)
@@ -89,7 +99,7 @@ CUresult gs_nv_device_total_mem(CUresult (*real)(size_t *, CUdevice), size_t *by
         return result;
     device = gs_device_by_ordinal(dev);
     if (device != NULL)
-        *bytes = least(*bytes, gs_gate_limit(device->ledger));
+        *bytes = shown_total(device, *bytes);
     return result;
 }
 
@@ -107,6 +117,6 @@ CUresult gs_nv_device_total_mem_v1(CUresult (*real)(unsigned int *, CUdevice), u
         return result;
     limit = gs_gate_limit(device->ledger);
     if (limit != UINT64_MAX)
-        *bytes = saturate(least(limit, device->physical_bytes));
+        *bytes = saturate(shown_total(device, device->physical_bytes));
     return result;
 }
