@@ -17,6 +17,7 @@
  *   --streams N --threads N --processes N   the default stream, one thread, one process
  *   --requests N --think-us T   N times: think, then a batch and wait for it; latencies are printed
  *   --device N
+ *   --no-events       make none of one's own: for sync, callback and never
  *   --forked-launch   a forked child of a process that uses the driver tries to launch
  *   --ready FD        write a byte there when the first launch of a process went out
  */
@@ -52,7 +53,7 @@ struct options {
     enum mode mode;
     uint32_t batch, streams, threads, processes, requests;
     uint64_t seconds_ns, count, think_us, seed;
-    bool bursty, forked_launch;
+    bool bursty, forked_launch, no_events;
     int device, ready;
 };
 
@@ -255,16 +256,22 @@ static void serve(struct worker *w)
     }
 }
 
+static void new_event(CUevent *event)
+{
+    if (!opt.no_events)
+        load_must(load.drv.event_new(event, 0), "cuEventCreate");
+}
+
 static void prepare(struct worker *w)
 {
     for (uint32_t i = 0; i < opt.streams; i++)
         load_must(load.drv.stream_new(&w->stream[i], 1 /* non-blocking */), "cuStreamCreate");
     for (uint32_t i = 0; i < OUTSTANDING; i++) {
-        load_must(load.drv.event_new(&w->slot[i].event, 0), "cuEventCreate");
+        new_event(&w->slot[i].event);
         (void)sem_init(&w->slot[i].told, 0, 0);
     }
-    load_must(load.drv.event_new(&w->first, 0), "cuEventCreate");
-    load_must(load.drv.event_new(&w->last, 0), "cuEventCreate");
+    new_event(&w->first);
+    new_event(&w->last);
     for (w->n_graphs = 0; opt.mode == GRAPH && w->n_graphs < (opt.bursty ? GRAPHS : 1);)
         capture(w, w->n_graphs++);
 }
@@ -277,7 +284,8 @@ static void *work(void *arg)
     load_must(load.drv.set(load.ctx), "cuCtxSetCurrent");
     prepare(w);
     w->start_ns = load_now();
-    load_must(load.drv.event_record(w->first, w->stream[0]), "cuEventRecord");
+    if (!opt.no_events)
+        load_must(load.drv.event_record(w->first, w->stream[0]), "cuEventRecord");
     if (opt.requests != 0)
         serve(w);
     else
@@ -287,10 +295,12 @@ static void *work(void *arg)
         return NULL;
     }
     drain(w);
-    load_must(load.drv.event_record(w->last, w->stream[0]), "cuEventRecord");
+    if (!opt.no_events)
+        load_must(load.drv.event_record(w->last, w->stream[0]), "cuEventRecord");
     load_must(load.drv.sync_ctx(), "cuCtxSynchronize");
     w->end_ns = load_now();
-    load_must(load.drv.event_elapsed(&ms, w->first, w->last), "cuEventElapsedTime");
+    if (!opt.no_events)
+        load_must(load.drv.event_elapsed(&ms, w->first, w->last), "cuEventElapsedTime");
     w->card_ms = (double)ms;
     return NULL;
 }
@@ -412,6 +422,9 @@ static void take_option(int c, const char *text)
     case 't':
         opt.think_us = strtoull(text, NULL, 10);
         return;
+    case 'n':
+        opt.no_events = true;
+        return;
     case 'f':
         opt.forked_launch = true;
         return;
@@ -449,13 +462,15 @@ static void take_size(int c, const char *text)
     }
 }
 
-static const struct option options[] = {
-    {"kernels", 1, NULL, 'k'},   {"mode", 1, NULL, 'm'},          {"api", 1, NULL, 'a'},
-    {"batch", 1, NULL, 'b'},     {"bursty", 1, NULL, 'y'},        {"seconds", 1, NULL, 's'},
-    {"count", 1, NULL, 'c'},     {"streams", 1, NULL, 'S'},       {"threads", 1, NULL, 'T'},
-    {"processes", 1, NULL, 'P'}, {"requests", 1, NULL, 'R'},      {"think-us", 1, NULL, 't'},
-    {"device", 1, NULL, 'd'},    {"forked-launch", 0, NULL, 'f'}, {"ready", 1, NULL, 'e'},
-    {NULL, 0, NULL, 0}};
+static const struct option options[] = {{"kernels", 1, NULL, 'k'},  {"mode", 1, NULL, 'm'},
+                                        {"api", 1, NULL, 'a'},      {"batch", 1, NULL, 'b'},
+                                        {"bursty", 1, NULL, 'y'},   {"seconds", 1, NULL, 's'},
+                                        {"count", 1, NULL, 'c'},    {"streams", 1, NULL, 'S'},
+                                        {"threads", 1, NULL, 'T'},  {"processes", 1, NULL, 'P'},
+                                        {"requests", 1, NULL, 'R'}, {"think-us", 1, NULL, 't'},
+                                        {"device", 1, NULL, 'd'},   {"forked-launch", 0, NULL, 'f'},
+                                        {"ready", 1, NULL, 'e'},    {"no-events", 0, NULL, 'n'},
+                                        {NULL, 0, NULL, 0}};
 
 static int run_all(void)
 {

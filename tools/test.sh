@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$GS_ROOT"
 . tools/lib.sh
 
-default=(lint unit model abi interpose it cli clients crash sanitize)
+default=(lint unit model abi interpose it limiter cli clients crash sanitize)
 [ $# -gt 0 ] || set -- "${default[@]}"
 reports="$PWD/build/reports"
 rm -rf "$reports"
@@ -58,7 +58,8 @@ suite_abi() {
     run_pytest abi tests/abi -s
 }
 suite_interpose() { run_pytest interpose tests/it/interpose; }
-suite_it() { run_pytest it tests/it --ignore tests/it/interpose --ignore tests/it/cli; }
+suite_it() { run_pytest it tests/it --ignore tests/it/interpose --ignore tests/it/cli --ignore tests/it/limiter; }
+suite_limiter() { run_pytest limiter tests/it/limiter; }
 suite_cli() { run_pytest cli tests/it/cli; }
 suite_clients() {
     tools/deps.sh clients
