@@ -154,6 +154,58 @@ static void count_shares(const struct gs_ledger_snapshot *snap, struct gs_ledger
     }
 }
 
+/** Each process's work, a few slots at a time: the whole table is 320 KiB. */
+static int read_work(int fd, uint64_t at, const struct gs_ledger_snapshot *snap,
+                     struct gs_ledger_books *books)
+{
+    struct gs_ledger_use use[16];
+
+    for (uint32_t from = 0; from < snap->n_slots; from += GS_ARRAY_LEN(use)) {
+        uint32_t n = snap->n_slots - from;
+        int rc;
+
+        if (n > GS_ARRAY_LEN(use))
+            n = GS_ARRAY_LEN(use);
+        rc = read_at(fd, use, n * sizeof(use[0]), at + from * sizeof(use[0]));
+        if (rc < 0)
+            return rc;
+        for (uint32_t i = 0; i < n; i++) {
+            if (snap->is_live[from + i] == 0)
+                continue;
+            books->work[from + i] = (struct gs_ledger_work){
+                .used_ns = use[i].used_ns,
+                .waited_ns = use[i].waited_ns,
+                .wait_since_ns = use[i].wait_since_ns,
+                .launches = use[i].launches,
+                .managed_bytes = use[i].managed_bytes,
+            };
+            books->managed_bytes = gs_size_add(books->managed_bytes, use[i].managed_bytes);
+        }
+    }
+    return 0;
+}
+
+uint32_t gs_ledger_used_bp(const uint64_t history[GS_LEDGER_HISTORY], uint64_t now_ns,
+                           uint64_t span_ns)
+{
+    const uint64_t mask = (UINT64_C(1) << GS_LEDGER_HISTORY_BITS) - 1;
+    uint64_t epoch = now_ns / GS_LEDGER_HISTORY_NS, n = span_ns / GS_LEDGER_HISTORY_NS, sum = 0;
+
+    if (n == 0)
+        n = 1;
+    if (n > GS_LEDGER_HISTORY - 8)
+        n = GS_LEDGER_HISTORY - 8; /* the newest bins may be written over while they are read */
+    for (uint64_t i = 1; i <= n && i <= epoch; i++) {
+        uint64_t word = history[(epoch - i) % GS_LEDGER_HISTORY];
+
+        /* epochs are cut to the bits that a word has for them */
+        if (((word >> GS_LEDGER_HISTORY_BITS) ^ (epoch - i)) << GS_LEDGER_HISTORY_BITS == 0)
+            sum = gs_size_add(sum, word & mask);
+    }
+    sum /= n * (GS_LEDGER_HISTORY_NS / 10000);
+    return sum < 10000 ? (uint32_t)sum : 10000;
+}
+
 static int read_device(int fd, uint32_t dev, struct gs_ledger_snapshot *snap)
 {
     struct gs_ledger_books *books = &snap->device[dev];
@@ -175,9 +227,12 @@ static int read_device(int fd, uint32_t dev, struct gs_ledger_snapshot *snap)
     books->refusals = head.refusals;
     books->core_pct = head.core_pct <= 100 ? head.core_pct : 100;
     books->policy = head.policy < GS_POLICY_COUNT ? head.policy : GS_POLICY_FIXED;
+    books->tokens_ns = head.bucket.tokens_ns;
+    books->meter = head.meter;
+    memcpy(books->history, head.history, sizeof(books->history));
     count_slots(snap, books, words, words + GS_LEDGER_SLOTS);
     count_shares(snap, books, words + 2 * GS_LEDGER_SLOTS);
-    return 0;
+    return read_work(fd, at + offsetof(struct gs_ledger_device, use), snap, books);
 }
 
 int gs_ledger_read(int fd, struct gs_ledger_snapshot *ret)

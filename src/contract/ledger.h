@@ -217,10 +217,21 @@ struct gs_ledger_books {
     uint32_t core_pct;   /**< 0..100 */
     uint32_t policy;     /**< below GS_POLICY_COUNT */
     uint64_t slot_bytes[GS_LEDGER_SLOTS]; /**< per process: held + extra + shares charged to it */
+    int64_t tokens_ns;                    /**< card time at hand; negative: debt */
+    struct gs_ledger_meter meter;
+    uint64_t history[GS_LEDGER_HISTORY]; /**< for gs_ledger_used_bp() */
+    uint64_t managed_bytes;              /**< of live slots */
+    struct gs_ledger_work {
+        uint64_t used_ns; /**< each as in struct gs_ledger_use; 0 where the process is dead */
+        uint64_t waited_ns;
+        uint64_t wait_since_ns;
+        uint64_t launches;
+        uint64_t managed_bytes;
+    } work[GS_LEDGER_SLOTS];
 };
 
-/** A whole ledger at one moment, as far as a running one can be read: 0.8 MB, on the caller's heap.
- */
+/** A whole ledger at one moment, as far as a running one can be read: 3.5 MB, on the caller's
+ * heap. */
 struct gs_ledger_snapshot {
     uint32_t n_devices;
     uint32_t n_slots; /**< slots at and above were never used */
@@ -240,6 +251,13 @@ struct gs_ledger_snapshot {
 /** Read all of it. Shares are charged to their creator while it holds them, else to the lowest live
  *  holder, else they are dead. Returns 0 or as gs_ledger_check; *ret is undefined then. */
 GS_WUR int gs_ledger_read(int fd, struct gs_ledger_snapshot *ret);
+
+/** Average use of the card by the slice, refunds taken off, in basis points of the card (at most
+ * 10000): over the whole bins of the last `span_ns` before the one that `now_ns` lies in.
+ *  @history  of a snapshot; @now_ns CLOCK_MONOTONIC; @span_ns up to 12 s, at least one bin.
+ *  Threads   pure. */
+uint32_t gs_ledger_used_bp(const uint64_t history[GS_LEDGER_HISTORY], uint64_t now_ns,
+                           uint64_t span_ns);
 
 /** Copy the newest complete events, oldest first, that have a position at or above `from`.
  *  Returns the count (at most max); *ret_next is the position to ask from next time. */

@@ -232,6 +232,14 @@ static void keep_house(uint32_t dev, uint64_t now)
     gs_resize_poll(now);
 }
 
+/** The whole process stands still; in no queue, for nobody is to wait for us meanwhile. */
+static void wait_suspended(struct launch *l)
+{
+    set_reason(l, GS_WAIT_SUSPEND, l->start_ns);
+    gs_suspend_wait(l->dev, l->what); /* this tells the trace */
+    l->reason_ns = gs_limiter_clock();
+}
+
 /** Until our ticket is served. */
 static void wait_turn(struct launch *l, uint32_t ticket)
 {
@@ -297,8 +305,12 @@ void gs_limiter_admit(uint32_t dev, uint64_t cost_ns, bool measured, const char 
     gs_resize_poll(l.start_ns);
     (void)gs_atomic_add(&use_of(dev)->launches, 1, __ATOMIC_RELAXED);
     gs_atomic_store(&use_of(dev)->active_ns, l.start_ns, __ATOMIC_RELAXED);
-    if (gs_order_is_empty(dev) && attempt(&l, l.start_ns, &why, &ns))
+    if (GS_UNLIKELY(gs_suspend_is_on()))
+        wait_suspended(&l);
+    if (gs_order_is_empty(dev) && attempt(&l, l.waited ? l.reason_ns : l.start_ns, &why, &ns)) {
+        account_wait(&l, l.reason_ns);
         return;
+    }
     ticket = gs_order_enter(dev);
     wait_turn(&l, ticket);
     wait_share(&l);

@@ -152,6 +152,69 @@ static void test_sums(void **state)
     drop(&f);
 }
 
+/** Meter, bucket and each live process's work; of the dead nothing is shown. */
+static void test_compute(void **state)
+{
+    struct file f = make(2);
+    struct gs_owner me = self(), gone = dead();
+    struct gs_ledger_snapshot *snap;
+
+    (void)state;
+    occupy(&f, 2, &gone);
+    occupy(&f, 20, &me);
+    f.dev[1].bucket.tokens_ns = -5;
+    f.dev[1].meter = (struct gs_ledger_meter){
+        .used_ns = 100, .refunded_ns = 30, .waits = 3, .waited_ns = UINT64_MAX};
+    f.dev[1].use[2] = (struct gs_ledger_use){.used_ns = 60, .managed_bytes = 9};
+    f.dev[1].use[20] = (struct gs_ledger_use){
+        .used_ns = 40, .waited_ns = 7, .wait_since_ns = 8, .launches = 2, .managed_bytes = 11};
+    snap = read_ok(f.fd);
+    assert_int_equal(snap->device[1].tokens_ns, -5);
+    assert_int_equal(snap->device[1].meter.used_ns, 100);
+    assert_int_equal(snap->device[1].meter.refunded_ns, 30);
+    assert_int_equal(snap->device[1].meter.waits, 3);
+    assert_true(snap->device[1].meter.waited_ns == UINT64_MAX);
+    assert_int_equal(snap->device[1].work[2].used_ns, 0);
+    assert_int_equal(snap->device[1].work[20].used_ns, 40);
+    assert_int_equal(snap->device[1].work[20].waited_ns, 7);
+    assert_int_equal(snap->device[1].work[20].wait_since_ns, 8);
+    assert_int_equal(snap->device[1].work[20].launches, 2);
+    assert_int_equal(snap->device[1].managed_bytes, 11);
+    assert_int_equal(snap->device[0].work[20].used_ns, 0);
+    free(snap);
+    drop(&f);
+}
+
+/** 100 ms bins: the one that is being filled is left out, others' rounds do not count, and the
+ * epoch's bits may have wrapped (after 155 days). */
+static void test_average(void **state)
+{
+    static const uint64_t epochs[] = {500, (UINT64_C(1) << 27) + 3, (UINT64_C(1) << 28) - 1};
+    uint64_t history[GS_LEDGER_HISTORY];
+
+    (void)state;
+    for (size_t k = 0; k < GS_ARRAY_LEN(epochs); k++) {
+        uint64_t now = epochs[k] * GS_LEDGER_HISTORY_NS + 5;
+
+        memset(history, 0, sizeof(history));
+        for (uint64_t i = 0; i <= 100; i++) {
+            uint64_t epoch = epochs[k] - i;
+
+            history[epoch % GS_LEDGER_HISTORY] =
+                epoch << GS_LEDGER_HISTORY_BITS | (i <= 10 ? 30000000 : 10000000);
+        }
+        assert_int_equal(gs_ledger_used_bp(history, now, 1000000000), 3000);
+        /* 10 bins of 30 % and 90 of 10 % */
+        assert_int_equal(gs_ledger_used_bp(history, now, UINT64_C(10000000000)), 1200);
+        assert_int_equal(gs_ledger_used_bp(history, now, 0), 3000);
+        /* an hour later */
+        assert_int_equal(
+            gs_ledger_used_bp(history, now + UINT64_C(3600000000000), UINT64_C(10000000000)), 0);
+    }
+    memset(history, 0xff, sizeof(history));
+    assert_true(gs_ledger_used_bp(history, UINT64_MAX, UINT64_MAX) <= 10000);
+}
+
 static void share(struct file *f, uint32_t id, uint64_t bytes, uint32_t creator, uint64_t holders)
 {
     f->ledger->share[id].state = GS_SHARE_LIVE;
@@ -289,8 +352,10 @@ static void test_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_check),   cmocka_unit_test(test_sums), cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_hostile), cmocka_unit_test(test_lock), cmocka_unit_test(test_events),
+        cmocka_unit_test(test_check),   cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_compute), cmocka_unit_test(test_average),
+        cmocka_unit_test(test_shares),  cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_lock),    cmocka_unit_test(test_events),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
