@@ -49,6 +49,6 @@ CUresult gs_sim_api_ctx_synchronize(struct gs_sim_ctx *ctx)
     if (!ctx->api)
         return CUDA_SUCCESS;
     gs_stream_each(ctx, add_tail, &t);
-    gs_stream_await(gs_apictx_card(ctx), t.tag, t.host_seq);
+    gs_stream_await(gs_apictx_card(ctx), t.tag, t.host_seq, gs_stream_spin_ns());
     return CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@ struct gs_apictx {
     pthread_mutex_t lock; /**< of the lists below; taken after nothing, released before callbacks */
     struct gs_stream *streams; /**< all, default ones too */
     struct gs_stream *legacy;
+    uint64_t blocking_tag; /**< last tag of all streams that the legacy one waits for; atomic */
     struct gs_module *modules;
     struct gs_export_value *values; /**< context-local storage of the runtime (export_table.c) */
 };

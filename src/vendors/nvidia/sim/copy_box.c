@@ -114,9 +114,9 @@ CUresult gs_copy_run(const CUDA_MEMCPY3D *copy)
 
 static enum gs_stream_work work_of(const CUDA_MEMCPY3D *c)
 {
-    return c->srcMemoryType == CU_MEMORYTYPE_HOST || c->dstMemoryType == CU_MEMORYTYPE_HOST
-               ? GS_STREAM_COPY
-               : GS_STREAM_FILL;
+    if (c->srcMemoryType == CU_MEMORYTYPE_HOST)
+        return GS_STREAM_COPY;
+    return c->dstMemoryType == CU_MEMORYTYPE_HOST ? GS_STREAM_DOWN : GS_STREAM_FILL;
 }
 
 CUresult gs_copy_call(const CUDA_MEMCPY3D *copy, struct gs_sim_order order)

@@ -9,7 +9,7 @@
 #include "vendors/nvidia/sim/device.h"
 #include "vendors/nvidia/sim/process.h"
 
-static void print_text(const char *text)
+void gs_ctl_print_text(const char *text)
 {
     putchar('"');
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
@@ -41,6 +41,23 @@ static void print_managed(const struct gs_sim_state *s, uint32_t card)
            (unsigned long long)c->migrated_bytes, (unsigned long long)c->evicted_bytes);
 }
 
+/* What slices had of the cards' time: read before the tables, so that lines agree. */
+static struct gs_clock_use had[GS_SIM_CARDS_MAX][GS_CLOCK_GROUPS];
+static struct gs_clock_use had_all[GS_SIM_CARDS_MAX];
+static uint64_t moment[GS_SIM_CARDS_MAX];
+
+static void read_clocks(const struct gs_sim_state *s)
+{
+    for (uint32_t i = 0; i < s->n_cards; i++)
+        moment[i] = gs_clock_groups(gs_state_clock(i), had[i], s->n_groups, &had_all[i]);
+}
+
+static void print_use(const struct gs_clock_use *use)
+{
+    printf(",\"busy_ns\":%llu,\"kernels\":%llu", (unsigned long long)use->busy_ns,
+           (unsigned long long)use->kernels);
+}
+
 static void print_cards(const struct gs_sim_state *s)
 {
     char uuid[48];
@@ -48,14 +65,15 @@ static void print_cards(const struct gs_sim_state *s)
         const struct gs_sim_card_state *c = &s->card[i];
         gs_device_uuid_text(c->uuid, uuid, sizeof(uuid));
         printf("%s{\"index\":%u,\"name\":", i ? "," : "", i);
-        print_text(c->name);
+        gs_ctl_print_text(c->name);
         printf(",\"uuid\":\"%s\",\"total_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu,"
-               "\"granularity_bytes\":%llu,\"lost\":%s",
+               "\"granularity_bytes\":%llu,\"lost\":%s,\"t_ns\":%llu",
                uuid, (unsigned long long)c->memory_bytes, (unsigned long long)c->used_bytes,
                (unsigned long long)c->peak_bytes, (unsigned long long)c->granularity,
-               gs_fault_is_lost(i) ? "true" : "false");
+               gs_fault_is_lost(i) ? "true" : "false", (unsigned long long)moment[i]);
+        print_use(&had_all[i]);
         print_managed(s, i);
-        putchar('}');
+        printf("}");
     }
 }
 
@@ -63,12 +81,15 @@ static void print_groups(const struct gs_sim_state *s)
 {
     for (uint32_t g = 0; g < s->n_groups; g++) {
         printf("%s{\"name\":", g ? "," : "");
-        print_text(s->group[g].name);
+        gs_ctl_print_text(s->group[g].name);
         printf(",\"cards\":[");
-        for (uint32_t i = 0; i < s->n_cards; i++)
-            printf("%s{\"index\":%u,\"used_bytes\":%llu,\"peak_bytes\":%llu}", i ? "," : "", i,
+        for (uint32_t i = 0; i < s->n_cards; i++) {
+            printf("%s{\"index\":%u,\"used_bytes\":%llu,\"peak_bytes\":%llu", i ? "," : "", i,
                    (unsigned long long)s->group[g].card[i].used_bytes,
                    (unsigned long long)s->group[g].card[i].peak_bytes);
+            print_use(&had[i][g]);
+            printf("}");
+        }
         printf("]}");
     }
 }
@@ -76,23 +97,26 @@ static void print_groups(const struct gs_sim_state *s)
 static void print_processes(const struct gs_sim_state *s)
 {
     const char *comma = "";
-    for (uint32_t p = 0; p < s->proc_top; p++) {
-        const struct gs_sim_proc *proc = &s->proc[p];
+    for (uint32_t slot = 0; slot < s->proc_top; slot++) {
+        const struct gs_sim_proc *proc = &s->proc[slot];
         if (proc->state != 1)
             continue;
         char comm[sizeof(proc->comm) + 1] = "";
         memcpy(comm, proc->comm, sizeof(proc->comm));
         printf("%s{\"pid\":%d,\"name\":", comma, proc->pid);
-        print_text(comm);
+        gs_ctl_print_text(comm);
         printf(",\"group\":");
-        print_text(s->group[proc->group].name);
+        gs_ctl_print_text(s->group[proc->group].name);
         printf(",\"contexts\":%u,\"cards\":[", proc->contexts);
         const char *inner = "";
         for (uint32_t i = 0; i < s->n_cards; i++) {
             if (!proc->used_bytes[i] && !(proc->card_mask >> i & 1))
                 continue;
-            printf("%s{\"index\":%u,\"used_bytes\":%llu}", inner, i,
+            printf("%s{\"index\":%u,\"used_bytes\":%llu", inner, i,
                    (unsigned long long)proc->used_bytes[i]);
+            const struct gs_clock_proc *p = &gs_state_clock(i)->proc[slot];
+            print_use(&(struct gs_clock_use){p->busy_ns, p->kernels});
+            printf("}");
             inner = ",";
         }
         printf("]}");
@@ -108,6 +132,7 @@ static int status(int argc, char **argv)
     gs_state_lock();
     (void)gs_process_reap(GS_SIM_NONE, GS_SIM_NONE, 1);
     const struct gs_sim_state *s = gs_sim_state;
+    read_clocks(s);
     printf("{\"version\":1,\"cards\":[");
     print_cards(s);
     printf("],\"groups\":[");
@@ -138,7 +163,10 @@ static int reset_peak(int argc, char **argv)
 }
 
 static const struct gs_ctl_command commands[] = {
-    {"status", "--json", "cards, memory in use and at most per group, processes", status},
+    {"status", "--json", "cards, memory in use and at most per group, card time, processes",
+     status},
+    {"usage", "--json [--every MILLISECONDS] [--duration-s SECONDS]",
+     "card time and kernels of each group so far, a line per sample until stopped", gs_ctl_usage},
     {"reset-peak", "", "set every peak to what is in use now", reset_peak},
     {"fault", "FUNCTION [--nth N] --error CODE",
      "the N-th call from now fails (no --nth: every call)", gs_ctl_fault},

@@ -10,6 +10,12 @@ struct gs_ctl_command {
     int (*run)(int argc, char **argv);
 };
 
+/** What each slice had of each card (ctl_usage.c). */
+int gs_ctl_usage(int argc, char **argv);
+
+/** `text` as a JSON string on stdout. */
+void gs_ctl_print_text(const char *text);
+
 /** Commands on faults (ctl_fault.c). */
 int gs_ctl_fault(int argc, char **argv);
 int gs_ctl_slow(int argc, char **argv);

@@ -70,6 +70,8 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
         if (!s)
             return CUDA_ERROR_OUT_OF_MEMORY;
         *s = (struct gs_event_shared){.magic = MAGIC, .tag = e->tag, .card = e->card};
+        s->slot = gs_sim_self.slot;
+        s->generation = gs_state_clock(e->card)->proc[gs_sim_self.slot].generation;
         s->recorded = e->recorded;
         e->serial = serial;
         e->shared = s;

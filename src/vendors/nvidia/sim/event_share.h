@@ -8,9 +8,12 @@
 
 struct gs_event_shared {
     uint64_t magic;
-    uint64_t tag;      /**< of the last record; atomic */
-    uint32_t recorded; /**< atomic; written after tag */
+    uint64_t tag;        /**< of the last record, in the time of the process in `slot`; atomic */
+    uint64_t generation; /**< of that process (clock.h) */
+    uint32_t recorded;   /**< atomic; written after the others */
     uint32_t card;
+    uint32_t slot;
+    uint32_t reserved;
 };
 
 /** Forget a mapping; the maker also removes the file. Accepts NULL. */

@@ -158,15 +158,22 @@ CUresult cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numby
     return offset < 0 || !ptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* GPUSLICE_SIM_KERNEL_NS: one number for all kernels, or NAME=NS[,NAME=NS...][,NS]. Read once. */
-static uint64_t forced_cost(const char *name)
+/* A variable read once. */
+struct setting {
+    const char *variable;
+    const char *text;
+    int known;
+};
+
+/* GPUSLICE_SIM_KERNEL_NS, GPUSLICE_SIM_KERNEL_OCC (percent of the card): one number for all
+ * kernels, or NAME=N[,NAME=N...][,N]. 0: nothing is said of this kernel. */
+static uint64_t forced(struct setting *setting, const char *name)
 {
-    static const char *text;
-    static int known;
-    if (!__atomic_load_n(&known, __ATOMIC_ACQUIRE)) {
-        text = getenv("GPUSLICE_SIM_KERNEL_NS");
-        __atomic_store_n(&known, 1, __ATOMIC_RELEASE);
+    if (!__atomic_load_n(&setting->known, __ATOMIC_ACQUIRE)) {
+        setting->text = getenv(setting->variable);
+        __atomic_store_n(&setting->known, 1, __ATOMIC_RELEASE);
     }
+    const char *text = setting->text;
     uint64_t for_all = 0;
     for (const char *p = text; p && *p;) {
         size_t n = strcspn(p, ",");
@@ -181,17 +188,23 @@ static uint64_t forced_cost(const char *name)
     return for_all;
 }
 
-uint64_t gs_launch_cost(const struct gs_function *f, const unsigned int grid[3],
-                        const unsigned int block[3])
+void gs_launch_cost(const struct gs_function *f, const unsigned int grid[3],
+                    const unsigned int block[3], uint64_t *ret_ns, uint32_t *ret_load)
 {
-    uint64_t forced = forced_cost(f->name);
-    if (forced)
-        return forced;
+    static struct setting cost = {.variable = "GPUSLICE_SIM_KERNEL_NS"};
+    static struct setting occupancy = {.variable = "GPUSLICE_SIM_KERNEL_OCC"};
     uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     uint64_t threads = blocks * block[0] * block[1] * block[2];
     uint64_t at_once =
         (uint64_t)gs_device_attribute(0, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) * 2048;
-    return LAUNCH_NS + (threads + at_once - 1) / at_once * WAVE_NS;
+    uint64_t ns = forced(&cost, f->name), pct = forced(&occupancy, f->name);
+    uint64_t load = GS_CLOCK_FULL;
+    if (pct)
+        load = pct < 100 ? (pct * GS_CLOCK_FULL + 99) / 100 : GS_CLOCK_FULL;
+    else if (!ns && threads < at_once)
+        load = (threads * GS_CLOCK_FULL + at_once - 1) / at_once;
+    *ret_ns = ns ? ns : LAUNCH_NS + (threads + at_once - 1) / at_once * WAVE_NS;
+    *ret_load = (uint32_t)load;
 }
 
 /* What the driver checks before it queues a kernel. */
@@ -231,9 +244,14 @@ static CUresult launch(const CUDA_KERNEL_NODE_PARAMS_v3 *k, CUstream hStream)
         p.kernel = *k;
         return gs_capture_add(hStream, &p, NULL);
     }
-    if (!gs_sim_self.zero_cost)
-        gs_stream_add(s, GS_STREAM_KERNEL,
-                      gs_launch_cost(f, grid, block) + gs_managed_launch(s->card));
+    if (!gs_sim_self.zero_cost) {
+        uint64_t cost;
+        uint32_t load;
+        gs_launch_cost(f, grid, block, &cost, &load);
+        gs_stream_queue_wait(s->card);
+        gs_stream_add_kernel(s, cost + gs_managed_launch(s->card), load);
+        gs_stream_queue_note(s->card, s->tag);
+    }
     return CUDA_SUCCESS;
 }
 

@@ -156,9 +156,12 @@ static CUresult run_node(const struct gs_node *node, CUstream h)
         const unsigned int block[3] = {k->blockDimX, k->blockDimY, k->blockDimZ};
         if (!f)
             return CUDA_ERROR_INVALID_HANDLE;
-        if (!gs_sim_self.zero_cost)
-            gs_stream_add(s, GS_STREAM_KERNEL,
-                          gs_launch_cost(f, grid, block) + gs_managed_launch(s->card));
+        uint64_t cost;
+        uint32_t load;
+        if (gs_sim_self.zero_cost)
+            return CUDA_SUCCESS;
+        gs_launch_cost(f, grid, block, &cost, &load);
+        gs_stream_add_kernel(s, cost + gs_managed_launch(s->card), load);
         return CUDA_SUCCESS;
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY:

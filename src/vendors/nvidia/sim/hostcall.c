@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "vendors/nvidia/sim/process.h"
-#include "vendors/nvidia/sim/state.h"
+#include "vendors/nvidia/sim/stream.h"
 
 struct call {
     struct call *next;
@@ -39,7 +39,7 @@ static void *work(void *arg)
             last = &first;
         pthread_mutex_unlock(&lock);
         if (!gs_sim_self.zero_cost)
-            gs_clock_wait(&gs_sim_state->card[c->card].clock, c->tag);
+            gs_stream_wait(c->card, c->tag, 0);
         c->fn(c->data);
         pthread_mutex_lock(&lock);
         __atomic_store_n(&done, c->seq, __ATOMIC_RELEASE);

@@ -64,8 +64,8 @@ CUresult gs_library_function(struct gs_function *kernel, struct gs_function **re
 CUresult gs_module_read_file(const char *path, void **ret_data, size_t *ret_size);
 
 /** Modelled time of one launch. */
-uint64_t gs_launch_cost(const struct gs_function *f, const unsigned int grid[3],
-                        const unsigned int block[3]);
+void gs_launch_cost(const struct gs_function *f, const unsigned int grid[3],
+                    const unsigned int block[3], uint64_t *ret_ns, uint32_t *ret_load);
 
 /** Answer the options of a load or link that have outputs: empty logs. */
 void gs_module_answer_options(unsigned int n, const CUjit_option *options, void **values);

@@ -9,12 +9,12 @@
 /* Power and heat follow the load: idle 50 W and 32 C, busy 400 W and 70 C. Milliwatts, degrees. */
 static unsigned int power_mw(uint32_t card)
 {
-    return 50000 + 3500 * gs_clock_util_pct(&gs_sim_state->card[card].clock);
+    return 50000 + 3500 * gs_clock_util_pct(gs_state_clock(card));
 }
 
 static unsigned int heat(uint32_t card)
 {
-    return 32 + gs_clock_util_pct(&gs_sim_state->card[card].clock) * 38 / 100;
+    return 32 + gs_clock_util_pct(gs_state_clock(card)) * 38 / 100;
 }
 
 static unsigned int clock_mhz(uint32_t card, unsigned int type)
@@ -338,7 +338,7 @@ nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned l
     GS_NVML_ENTER_CARD(card, device);
     if (!energy)
         return NVML_ERROR_INVALID_ARGUMENT;
-    struct gs_clock *c = &gs_sim_state->card[card].clock;
+    struct gs_clock *c = gs_state_clock(card);
     gs_clock_advance(c);
     /* Millijoules: 50 W always, 350 W more while busy. */
     *energy = gs_clock_now() / 20000 + c->busy_ns / 1000 * 350 / 1000;

@@ -25,7 +25,7 @@ static struct account accounts[GS_SIM_CARDS_MAX];
 
 static void start_account(uint32_t card)
 {
-    struct gs_clock *c = &gs_sim_state->card[card].clock;
+    struct gs_clock *c = gs_state_clock(card);
     gs_clock_advance(c);
     accounts[card].t_ns = gs_clock_now();
     for (uint32_t i = 0; i < GS_CLOCK_PROCS && i < gs_sim_state->proc_top; i++)
@@ -202,7 +202,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     GS_NVML_ENTER_CARD(card, device);
     if (!utilization)
         return NVML_ERROR_INVALID_ARGUMENT;
-    utilization->gpu = gs_clock_util_pct(&gs_sim_state->card[card].clock);
+    utilization->gpu = gs_clock_util_pct(gs_state_clock(card));
     utilization->memory = utilization->gpu / 2;
     return NVML_SUCCESS;
 }
@@ -238,7 +238,7 @@ static unsigned long long stamp(void)
  * uses_lock held. */
 static void share(uint32_t card, unsigned int n)
 {
-    struct gs_clock *c = &gs_sim_state->card[card].clock;
+    struct gs_clock *c = gs_state_clock(card);
     struct account *a = &accounts[card];
     uint64_t now = gs_clock_now();
     gs_clock_advance(c);
@@ -317,7 +317,7 @@ nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
                                   nvmlSample_t *samples)
 {
     GS_NVML_ENTER_CARD(card, device);
-    struct gs_clock *c = &gs_sim_state->card[card].clock;
+    struct gs_clock *c = gs_state_clock(card);
     if (!sampleValType || !sampleCount)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (type != NVML_GPU_UTILIZATION_SAMPLES && type != NVML_MEMORY_UTILIZATION_SAMPLES)

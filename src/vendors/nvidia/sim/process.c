@@ -137,8 +137,7 @@ static void bury(uint32_t slot)
     struct gs_sim_state *s = gs_sim_state;
     gs_holders_forget(slot);
     for (uint32_t c = 0; c < s->n_cards; c++)
-        if (s->proc[slot].card_mask >> c & 1)
-            gs_clock_drop(&s->card[c].clock, slot);
+        gs_clock_drop(gs_state_clock(c), slot);
     s->proc[slot].card_mask = 0;
     s->proc[slot].contexts = 0;
     __atomic_store_n(&s->proc[slot].state, 0, __ATOMIC_RELEASE);

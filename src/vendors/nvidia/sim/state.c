@@ -28,6 +28,7 @@ struct config {
     uint64_t memory_bytes;
     uint64_t overhead_bytes;
     uint64_t granularity; /* 0: random per card */
+    uint64_t slice_us;    /* of a turn on the card */
     uint32_t zero_cost;
 };
 
@@ -67,13 +68,17 @@ static int env_size(const char *name, uint64_t *value)
 
 static int read_config(struct config *c)
 {
-    *c = (struct config){
-        .cards = 1, .memory_bytes = DEFAULT_MEMORY, .granularity = DEFAULT_GRANULARITY};
+    *c = (struct config){.cards = 1,
+                         .memory_bytes = DEFAULT_MEMORY,
+                         .granularity = DEFAULT_GRANULARITY,
+                         .slice_us = GS_CLOCK_SLICE_NS / 1000};
     int rc = env_size("GPUSLICE_SIM_CARDS", &c->cards);
     if (!rc)
         rc = env_size("GPUSLICE_SIM_MEMORY", &c->memory_bytes);
     if (!rc)
         rc = env_size("GPUSLICE_SIM_OVERHEAD", &c->overhead_bytes);
+    if (!rc)
+        rc = env_size("GPUSLICE_SIM_SLICE_US", &c->slice_us);
     const char *granularity = getenv("GPUSLICE_SIM_GRANULARITY");
     if (granularity && !strcmp(granularity, "random"))
         c->granularity = 0;
@@ -84,7 +89,8 @@ static int read_config(struct config *c)
     const char *mode = getenv("GPUSLICE_SIM_MODE");
     c->zero_cost = mode && !strcmp(mode, "zero-cost");
     uint64_t g = c->granularity;
-    if (c->cards > GS_SIM_CARDS_MAX || !c->memory_bytes || c->memory_bytes > MAX_MEMORY ||
+    if (!c->slice_us || c->slice_us > 1000000 || c->cards > GS_SIM_CARDS_MAX || !c->memory_bytes ||
+        c->memory_bytes > MAX_MEMORY ||
         (g && ((g & (g - 1)) || g >> MIN_GRANULARITY_LOG == 0 || g >> (MAX_GRANULARITY_LOG + 1))))
         return -EINVAL;
     return 0;
@@ -132,7 +138,8 @@ static void fill_cards(struct gs_sim_state *s, const struct config *c)
             gs_sim_align(((c->memory_bytes >> card->shift) + 1) * GS_SIM_SPAN_FACTOR, 64);
         card->bitmap_at = at;
         at += gs_sim_align(card->span_units / 8, 4096);
-        gs_clock_init(&card->clock);
+        card->clock_at = at;
+        at += gs_sim_align(sizeof(struct gs_clock), 4096);
         fill_uuid(card->uuid, i);
         (void)snprintf(card->name, sizeof(card->name), "%s",
                        s->model[0] ? s->model : "NVIDIA A100-SXM4-80GB");
@@ -174,6 +181,21 @@ static int fill_state(struct gs_sim_state *s, const struct config *c)
     return init_lock(&s->lock);
 }
 
+/* The clocks lie behind what fill_state() wrote. */
+static int fill_clocks(int fd, uint64_t size, uint64_t slice_us)
+{
+    struct gs_sim_state *s = MAP_FAILED;
+    if (!ftruncate(fd, (off_t)size))
+        s = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (s == MAP_FAILED)
+        return -errno;
+    for (uint32_t i = 0; i < s->n_cards; i++)
+        gs_clock_init((struct gs_clock *)(void *)((char *)s + s->card[i].clock_at),
+                      slice_us * 1000);
+    (void)munmap(s, size);
+    return 0;
+}
+
 /* Make a complete file under another name and link it in: whoever opens `path` finds it whole. */
 static int create(const char *path)
 {
@@ -197,9 +219,10 @@ static int create(const char *path)
         rc = -errno;
     } else {
         rc = fill_state(s, &config);
-        if (!rc && ftruncate(fd, (off_t)s->size))
-            rc = -errno;
+        uint64_t size = s->size;
         (void)munmap(s, n);
+        if (!rc)
+            rc = fill_clocks(fd, size, config.slice_us);
     }
     if (!rc && link(temp, path) && errno != EEXIST)
         rc = -errno;

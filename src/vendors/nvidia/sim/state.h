@@ -57,7 +57,7 @@ struct gs_sim_card_state {
     uint64_t use_seq;        /* counts uses of managed memory */
     uint32_t lost;           /* atomic; non-zero: the card fell off the bus */
     uint32_t index;          /* own number */
-    struct gs_clock clock;   /* modelled time of work on this card; own lock */
+    uint64_t clock_at;       /* file offset of its struct gs_clock (gs_state_clock) */
 };
 
 /** A process that called cuInit (slot number = byte locked in the file `alive`). */
@@ -146,7 +146,7 @@ static inline uint64_t gs_sim_align(uint64_t n, uint64_t to)
 }
 
 /** Open the shared state, creating it from the environment if this is the first process
- *  (GPUSLICE_SIM_CARDS, _MEMORY, _MODEL, _OVERHEAD, _GRANULARITY, _MODE).
+ *  (GPUSLICE_SIM_CARDS, _MEMORY, _MODEL, _OVERHEAD, _GRANULARITY, _MODE, _SLICE_US).
  *  Returns 0; -EINVAL a bad variable; -EPROTO the file is foreign or of another build; or the errno
  *  of a file operation. Idempotent; any thread. */
 GS_WUR int gs_state_open(void);
@@ -167,6 +167,12 @@ void gs_state_repair(void);
 
 /** Bits of the granules in use of a card. */
 uint64_t *gs_state_bitmap(uint32_t card);
+
+/** Modelled time of work on a card; own lock, taken after the one in here. */
+static inline struct gs_clock *gs_state_clock(uint32_t card)
+{
+    return (struct gs_clock *)(void *)((char *)gs_sim_state + gs_sim_state->card[card].clock_at);
+}
 
 /** Index of the group `name` (made if new). Lock held. Returns -ENOSPC when the table is full. */
 GS_WUR int gs_state_group(const char *name);

@@ -20,9 +20,9 @@
 /** Why a piece takes time. */
 enum gs_stream_work {
     GS_STREAM_NOTHING, /**< markers, allocations: no card time */
-    GS_STREAM_COPY,    /**< `amount` bytes over the bus */
+    GS_STREAM_COPY,    /**< `amount` bytes over the bus to the card */
+    GS_STREAM_DOWN,    /**< `amount` bytes over the bus from the card */
     GS_STREAM_FILL,    /**< `amount` bytes inside the card (sets, device to device) */
-    GS_STREAM_KERNEL,  /**< `amount` nanoseconds */
 };
 
 /** Account one piece of work on `h` of the current context.
@@ -37,6 +37,13 @@ CUresult gs_stream_run(enum gs_stream_work work, uint64_t amount);
 /** 1 when `h` is recording a graph: the operation must become a node, see gs_capture_add() in
  * capture.h. */
 int gs_stream_is_capturing(CUstream h);
+
+/** Wait until the process's time on a card has reached `tag` (clock.h); the last `spin_ns` are
+ * spent awake. */
+void gs_stream_wait(uint32_t card, uint64_t tag, uint64_t spin_ns);
+
+/** How long the calling thread's context likes to wait awake (CU_CTX_SCHED_*), ns. */
+uint64_t gs_stream_spin_ns(void);
 
 /** Wait for everything this process has submitted to card `card`. */
 void gs_stream_drain(uint32_t card);

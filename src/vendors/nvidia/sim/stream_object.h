@@ -11,6 +11,8 @@
 
 struct gs_capture; /* capture.h */
 
+#define GS_STREAM_QUEUE 1024 /* launches pending per process and card */
+
 struct gs_stream {
     struct gs_object object;
     struct gs_sim_ctx *ctx;
@@ -20,6 +22,8 @@ struct gs_stream {
     uint32_t is_default; /**< legacy or per-thread: not for cuStreamDestroy */
     uint64_t id;
     uint64_t tag;                   /**< of the last piece with card time; atomic, grows */
+    uint32_t adding;                /**< spin lock: a piece is being planned */
+    uint32_t copied;                /**< the last piece was a copy over the bus; atomic */
     uint64_t host_seq;              /**< last host function queued; atomic, grows */
     struct gs_capture *capture;     /**< recording into it; NULL: not recording */
     struct gs_stream *capture_next; /**< next stream of the same capture */
@@ -36,8 +40,14 @@ struct gs_event {
     uint32_t recorded;
     uint64_t tag;
     uint64_t host_seq;
-    uint64_t record_ns;             /**< real time of the record */
-    uint64_t done_ns;               /**< real time of completion once seen; 0 before */
+    uint64_t record_ns;           /**< real time of the record */
+    uint64_t done_ns;             /**< real time of completion once seen; 0 before */
+    struct gs_event *next, *prev; /**< among those whose completion was not seen yet (event.c) */
+    uint32_t waits;               /**< is in that list */
+    uint32_t foreign;             /**< `tag` is of another process's time */
+    uint32_t slot;                /**< that process */
+    uint32_t reserved;
+    uint64_t generation;            /**< of it */
     struct gs_event_shared *shared; /**< place that other processes see; NULL: own event */
     uint32_t serial;                /**< of the shared file, if this process made it */
     struct gs_capture *capture;     /**< recorded inside a capture: joins streams to it */
@@ -61,13 +71,31 @@ static inline void gs_stream_raise(uint64_t *word, uint64_t v)
 /** Work on a stream that is known to exist and not to record. Returns nothing: time cannot fail. */
 void gs_stream_add(struct gs_stream *s, enum gs_stream_work work, uint64_t amount);
 
+/** The same for a kernel that takes `load` of the card (clock.h). */
+void gs_stream_add_kernel(struct gs_stream *s, uint64_t cost_ns, uint32_t load);
+
+/** Room for one more launch in the process's queue for the card: waits while GS_STREAM_QUEUE are
+ * pending. Then, when the launch is planned, note where it ends. */
+void gs_stream_queue_wait(uint32_t card);
+void gs_stream_queue_note(uint32_t card, uint64_t tag);
+
+/** Take a time stamp behind the work of `s`: its tag (0: none needed), and now. */
+uint64_t gs_stream_mark(struct gs_stream *s, uint64_t *ret_now_ns);
+
 /** Queue a host function behind all work of `s`. Returns CUDA_SUCCESS or CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult gs_stream_call(struct gs_stream *s, CUhostFn fn, void *data);
 
 /** Everything up to (tag, host_seq) of `card` is done / wait for it. */
 int gs_stream_reached(uint32_t card, uint64_t tag, uint64_t host_seq);
-void gs_stream_await(uint32_t card, uint64_t tag, uint64_t host_seq);
+void gs_stream_await(uint32_t card, uint64_t tag, uint64_t host_seq, uint64_t spin_ns);
+
+/** What comes later on `s` is behind `tag` of this process's time on the same card. */
+void gs_stream_order(struct gs_stream *s, uint64_t tag);
+
+/** Note when events were done whose completion nobody asked about yet, before the card forgets
+ * (event.c). Any thread, no lock held. */
+void gs_event_settle(void);
 
 /** What must be reached for all work that a synchronisation with `s` covers. */
 void gs_stream_tail(struct gs_stream *s, uint64_t *ret_tag, uint64_t *ret_host_seq);
