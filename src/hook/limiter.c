@@ -65,6 +65,8 @@ bool gs_limiter_is_on(void)
         return false;
     if (__atomic_load_n(&self->high_priority, __ATOMIC_RELAXED) != 0 || gs_suspend_is_on())
         return true;
+    if (__atomic_load_n(&self->oversubscribe, __ATOMIC_RELAXED) != 0)
+        return true; /* it tells the board when it works, and takes its turn in memory */
     for (uint32_t i = 0; i < self->n_devices; i++) {
         uint32_t bp = __atomic_load_n(&card_of(i)->share_bp, __ATOMIC_RELAXED);
 

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,12 +72,14 @@ static void array(uint64_t name, size_t width, size_t height, unsigned int level
     printf("%d\n", result);
 }
 
-/* "nvml INDEX": total, used and free of a card as NVML counts cards. */
-static void nvml(unsigned int index)
+/* "nvml INDEX", "nvml2 INDEX": total, used and free of a card as NVML counts cards, by each version
+ * of the query. */
+static void nvml(unsigned int index, bool second)
 {
     void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     nvmlDevice_t device = NULL;
     nvmlMemory_t memory = {0, 0, 0};
+    nvmlMemory_v2_t memory2 = {.version = sizeof(memory2) | 2u << 24};
     nvmlReturn_t result = NVML_ERROR_LIBRARY_NOT_FOUND;
 
     if (lib != NULL) {
@@ -90,8 +93,14 @@ static void nvml(unsigned int index)
         result = init();
         if (result == NVML_SUCCESS)
             result = by_index(index, &device);
-        if (result == NVML_SUCCESS)
+        fn_nvmlDeviceGetMemoryInfo_v2 *info2 =
+            (fn_nvmlDeviceGetMemoryInfo_v2 *)(uintptr_t)dlsym(lib, "nvmlDeviceGetMemoryInfo_v2");
+        if (result == NVML_SUCCESS && second) {
+            result = info2(device, &memory2);
+            memory = (nvmlMemory_t){memory2.total, memory2.free, memory2.used};
+        } else if (result == NVML_SUCCESS) {
             result = info(device, &memory);
+        }
     }
     printf("%d %llu %llu %llu\n", result, memory.total, memory.used, memory.free);
 }
@@ -347,8 +356,8 @@ static void query_verb(const char *verb, uint64_t a)
             printf("%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
                    (unsigned int)(unsigned char)uuid.bytes[i]);
         printf("\n");
-    } else if (strcmp(verb, "nvml") == 0) {
-        nvml((unsigned int)a);
+    } else if (strcmp(verb, "nvml") == 0 || strcmp(verb, "nvml2") == 0) {
+        nvml((unsigned int)a, verb[4] == '2');
     } else {
         printf("unknown %s\n", verb);
     }
