@@ -316,6 +316,9 @@ typedef enum {
     CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
 } CUstreamCaptureStatus;
 
+/* Captures for a graphics client, 13.1: passed on unread. */
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+
 typedef enum {
     CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
     CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1,
@@ -552,3 +555,14 @@ typedef struct {
     };
     long long reserved2;
 } CUgraphNodeParams;
+
+/* Recapture, 13.3: passed on. */
+typedef enum {
+    CU_GRAPH_RECAPTURE_ELIGIBLE_FOR_UPDATE = 0,
+    CU_GRAPH_RECAPTURE_INELIGIBLE_FOR_UPDATE = 1,
+    CU_GRAPH_RECAPTURE_ERROR = 2
+} CUgraphRecaptureStatus;
+typedef CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node,
+                                             const CUgraphNodeParams *originalParams,
+                                             const CUgraphNodeParams *recaptureParams,
+                                             CUgraphRecaptureStatus status);

@@ -7,7 +7,7 @@
  *           gs_engine_leave(): the engine has started, nested calls of the driver go straight
  * through. A body neither enters nor leaves. Returns  what the caller of the driver gets.
  *
- * Launch rows have no body. */
+ * Bodies of launch rows are called only while the process's launches are held. */
 
 #include "vendors/nvidia/abi/cuda_types.h"
 #include "vendors/nvidia/abi/nvml_types.h"
@@ -17,18 +17,19 @@
 #define GS_NV_BODY(body, ret, params) ret gs_nv_##body(ret(*real) params, GS_NV_STRIP params);
 #define GS_NV_BODY_ALLOC              GS_NV_BODY
 #define GS_NV_BODY_ARRAY              GS_NV_BODY
+#define GS_NV_BODY_CAPTURE            GS_NV_BODY
 #define GS_NV_BODY_CTX                GS_NV_BODY
 #define GS_NV_BODY_FREE               GS_NV_BODY
 #define GS_NV_BODY_GRAPH              GS_NV_BODY
 #define GS_NV_BODY_INIT               GS_NV_BODY
 #define GS_NV_BODY_IPC                GS_NV_BODY
-#define GS_NV_BODY_LAUNCH(body, ret, params)
-#define GS_NV_BODY_LOOKUP GS_NV_BODY
-#define GS_NV_BODY_MODULE GS_NV_BODY
-#define GS_NV_BODY_POOL   GS_NV_BODY
-#define GS_NV_BODY_QUERY  GS_NV_BODY
-#define GS_NV_BODY_SYNC   GS_NV_BODY
-#define GS_NV_BODY_VMM    GS_NV_BODY
+#define GS_NV_BODY_LAUNCH             GS_NV_BODY
+#define GS_NV_BODY_LOOKUP             GS_NV_BODY
+#define GS_NV_BODY_MODULE             GS_NV_BODY
+#define GS_NV_BODY_POOL               GS_NV_BODY
+#define GS_NV_BODY_QUERY              GS_NV_BODY
+#define GS_NV_BODY_SYNC               GS_NV_BODY
+#define GS_NV_BODY_VMM                GS_NV_BODY
 /* A row without parameters: "(void)" cannot follow another one. */
 #define GS_NV_BODY_SYNC_VOID(body, ret, params) ret gs_nv_##body(ret(*real) params);
 

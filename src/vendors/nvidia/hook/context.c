@@ -11,6 +11,7 @@
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/launch.h"
 #include "vendors/nvidia/hook/measure.h"
 #include "vendors/nvidia/hook/pool.h"
 
@@ -347,7 +348,10 @@ CUresult gs_nv_ctx_destroy(CUresult (*real)(CUcontext), CUcontext ctx)
 {
     struct gs_obj obj;
     bool known = gs_track_take(GS_OBJ_CONTEXT, (uintptr_t)ctx, &obj);
-    CUresult result = real(ctx);
+    CUresult result;
+
+    gs_launch_context_going(ctx);
+    result = real(ctx);
 
     if (result == CUDA_SUCCESS) {
         if (known)
@@ -368,8 +372,10 @@ CUresult gs_nv_ctx_detach(CUresult (*real)(CUcontext), CUcontext ctx)
     const struct gs_driver *cuda = gs_driver_cuda();
     unsigned int version = 0;
     struct gs_obj obj;
-    CUresult result = real(ctx);
+    CUresult result;
 
+    gs_launch_context_going(ctx);
+    result = real(ctx);
     if (result != CUDA_SUCCESS)
         return result;
     if (cuda->cuCtxGetApiVersion != NULL && cuda->cuCtxGetApiVersion(ctx, &version) == CUDA_SUCCESS)
@@ -441,6 +447,8 @@ static CUresult end_primary(CUresult (*real)(CUdevice), CUdevice dev, bool reset
         return real(dev);
     primary = &primaries[dev];
     lock(device);
+    if (primary->context != NULL)
+        gs_launch_context_going(primary->context);
     result = real(dev);
     if (result == CUDA_SUCCESS && primary->charged) {
         bool known = cuda->cuDevicePrimaryCtxGetState != NULL &&

@@ -45,6 +45,12 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuDevicePrimaryCtxRelease_v2)                                                                \
     X(cuDevicePrimaryCtxRetain)                                                                    \
     X(cuDeviceTotalMem_v2)                                                                         \
+    X(cuEventCreate)                                                                               \
+    X(cuEventDestroy_v2)                                                                           \
+    X(cuEventElapsedTime)                                                                          \
+    X(cuEventQuery)                                                                                \
+    X(cuEventRecord)                                                                               \
+    X(cuEventRecord_ptsz)                                                                          \
     X(cuGraphChildGraphNodeGetGraph)                                                               \
     X(cuGraphExecDestroy)                                                                          \
     X(cuGraphGetNodes)                                                                             \
@@ -55,6 +61,9 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuGraphNodeGetType)                                                                          \
     X(cuGraphUpload_ptsz)                                                                          \
     X(cuInit)                                                                                      \
+    X(cuLaunchCooperativeKernel_ptsz)                                                              \
+    X(cuLaunchKernelEx_ptsz)                                                                       \
+    X(cuLaunchKernel_ptsz)                                                                         \
     X(cuLibraryUnload)                                                                             \
     X(cuMemAdvise)                                                                                 \
     X(cuMemAllocAsync_ptsz)                                                                        \
@@ -73,10 +82,12 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuMipmappedArrayDestroy)                                                                     \
     X(cuModuleUnload)                                                                              \
     X(cuPointerGetAttribute)                                                                       \
+    X(cuStreamEndCapture_ptsz)                                                                     \
     X(cuStreamGetCtx)                                                                              \
     X(cuStreamGetDevice)                                                                           \
     X(cuStreamIsCapturing)                                                                         \
-    X(cuStreamIsCapturing_ptsz)
+    X(cuStreamIsCapturing_ptsz)                                                                    \
+    X(cuThreadExchangeStreamCaptureMode)
 
 #define GS_DRIVER_NVML(X)                                                                          \
     X(nvmlDeviceGetComputeRunningProcesses_v3)                                                     \

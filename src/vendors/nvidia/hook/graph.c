@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "hook/engine.h"
 #include "hook/track.h"
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/graph_scan.h"
+#include "vendors/nvidia/hook/launch.h"
 #include "vendors/nvidia/hook/meter.h"
 #include "vendors/nvidia/hook/pool.h"
 #include "vendors/nvidia/hook/stream.h"
@@ -214,12 +216,33 @@ static CUresult run(gs_fn_cuGraphLaunch *real, CUgraphExec exec, CUstream stream
     return result;
 }
 
-CUresult gs_nv_graph_launch(gs_fn_cuGraphLaunch *real, CUgraphExec hGraph, CUstream hStream)
+/* The launch with its memory. */
+static CUresult run_any(gs_fn_cuGraphLaunch *real, CUgraphExec exec, CUstream stream,
+                        bool per_thread)
 {
     if (GS_LIKELY(__atomic_load_n(&seen_execs, __ATOMIC_RELAXED) == 0))
-        return real(hGraph, hStream);
-    return run(real, hGraph, hStream, real == gs_driver_cuda()->cuGraphLaunch_ptsz,
-               "cuGraphLaunch");
+        return real(exec, stream);
+    return run(real, exec, stream, per_thread, "cuGraphLaunch");
+}
+
+/* A graph is limited as one launch: what its kernels launch themselves lies between the same two
+ * events. */
+CUresult gs_nv_graph_launch(gs_fn_cuGraphLaunch *real, CUgraphExec hGraph, CUstream hStream)
+{
+    struct gs_launch l = {
+        .what = "cuGraphLaunch",
+        .stream = hStream,
+        .per_thread = real == gs_driver_cuda()->cuGraphLaunch_ptsz,
+        .handle = (uintptr_t)hGraph,
+        .shape = GS_LAUNCH_GRAPH_SHAPE,
+    };
+
+    if (GS_LIKELY(__atomic_load_n(&gs_engine.launch_free, __ATOMIC_RELAXED) != 0))
+        return run_any(real, hGraph, hStream, l.per_thread);
+    if (gs_launch_pay(&l))
+        return gs_launch_paid(&l, run_any(real, hGraph, hStream, l.per_thread));
+    gs_launch_begin(&l);
+    return gs_launch_end(&l, run_any(real, hGraph, hStream, l.per_thread));
 }
 
 CUresult gs_nv_graph_upload(gs_fn_cuGraphUpload *real, CUgraphExec hGraph, CUstream hStream)
@@ -348,6 +371,7 @@ CUresult gs_nv_graph_exec_destroy(gs_fn_cuGraphExecDestroy *real, CUgraphExec hG
     uint32_t n = 0;
     CUresult result;
 
+    gs_launch_graph_changed(hGraphExec);
     if (__atomic_load_n(&seen_execs, __ATOMIC_RELAXED) == 0)
         return real(hGraphExec);
     while (n < GS_GRAPH_CARDS && (n == 0 || (obj[n - 1].flags & MORE) != 0) &&

@@ -7,6 +7,7 @@
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/context.h"
 #include "vendors/nvidia/hook/device.h"
+#include "vendors/nvidia/hook/launch.h"
 #include "vendors/nvidia/hook/vmm.h"
 
 void gs_init_forget(void)
@@ -14,6 +15,7 @@ void gs_init_forget(void)
     gs_block_forget();
     gs_context_forget();
     gs_device_forget();
+    gs_launch_forget();
     gs_vmm_forget();
 }
 

@@ -9,6 +9,7 @@
 #include "vendors/nvidia/hook/cubin.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/launch.h"
 #include "vendors/nvidia/hook/measure.h"
 #include "vendors/nvidia/hook/pool.h"
 
@@ -298,6 +299,8 @@ CUresult gs_nv_library_load_file(load_library_file *real, CUlibrary *library, co
 /* The entry leaves before the driver is asked, because the handle may be given again at once. */
 static CUresult after_unload(bool known, uint64_t key, const struct gs_obj *obj, CUresult result)
 {
+    if (result == CUDA_SUCCESS)
+        gs_launch_code_gone();
     if (!known)
         return result;
     if (result == CUDA_SUCCESS)

@@ -1,15 +1,17 @@
 #include "vendors/nvidia/hook/bodies.h"
 #include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/launch.h"
 #include "vendors/nvidia/hook/meter.h"
 
 /* The driver shrinks pools to their release threshold when something is synchronised. Without these
  * rows an idle process would stay charged for memory that the card has back, and its neighbours in
- * the slice would be refused. */
+ * the slice would be refused. And launches that were measured are likely done now. */
 
 static CUresult after(CUresult result)
 {
     if (result == CUDA_SUCCESS)
         gs_meter_synchronized();
+    gs_launch_synchronized();
     return result;
 }
 

@@ -48,9 +48,10 @@ static struct real real_of;
         return answer;                                                                             \
     }
 
-/* A launch costs one load and a jump. Its pointer starts at first_<symbol>, so it needs no test for
- * NULL; slow_<symbol> runs until the engine is ready. */
-#define LAUNCH(lib, symbol, ret, params, args)                                                     \
+/* A launch of a process that is not held costs one load and a jump. Its pointer starts at
+ * first_<symbol>, so it needs no test for NULL; held_<symbol> runs until the engine is ready, and
+ * while the process's launches are held. */
+#define LAUNCH(lib, symbol, body, ret, params, args)                                               \
     static ret first_##symbol params                                                               \
     {                                                                                              \
         int rc = gs_engine_load(GS_DRIVER_LIB_##lib);                                             \
@@ -59,37 +60,44 @@ static struct real real_of;
             return ABSENT_##lib(rc);                                                           \
         return real args;                                                                          \
     }                                                                                              \
-    __attribute__((noinline, cold)) static ret slow_##symbol params                                \
+    __attribute__((noinline)) static ret held_##symbol params                                      \
     {                                                                                              \
-        if (gs_engine_enter())                                                                     \
+        if (!gs_engine_enter())                                                                    \
+            return LOAD_REAL(symbol) args;                                                         \
+        if (__atomic_load_n(&gs_engine.launch_free, __ATOMIC_RELAXED) != 0) {                      \
             gs_engine_leave();                                                                     \
-        return LOAD_REAL(symbol) args;                                                             \
+            return LOAD_REAL(symbol) args;                                                         \
+        }                                                                                          \
+        ret answer = gs_nv_##body(LOAD_REAL(symbol), GS_NV_STRIP args);                            \
+        gs_engine_leave();                                                                         \
+        return answer;                                                                             \
     }                                                                                              \
     GS_EXPORT ret symbol params;                                                                   \
     ret symbol params                                                                              \
     {                                                                                              \
-        if (GS_LIKELY(__atomic_load_n(&gs_engine.ready, __ATOMIC_RELAXED) != 0))                   \
+        if (GS_LIKELY(__atomic_load_n(&gs_engine.launch_free, __ATOMIC_RELAXED) != 0))             \
             return LOAD_REAL(symbol) args;                                                         \
-        return slow_##symbol args;                                                                 \
+        return held_##symbol args;                                                                 \
     }
 /* clang-format on */
 
-#define WRAP_ALLOC  WRAP
-#define WRAP_ARRAY  WRAP
-#define WRAP_CTX    WRAP
-#define WRAP_FREE   WRAP
-#define WRAP_GRAPH  WRAP
-#define WRAP_INIT   WRAP
-#define WRAP_IPC    WRAP
-#define WRAP_LOOKUP WRAP
-#define WRAP_MODULE WRAP
-#define WRAP_POOL   WRAP
-#define WRAP_QUERY  WRAP
-#define WRAP_SYNC   WRAP
+#define WRAP_ALLOC   WRAP
+#define WRAP_ARRAY   WRAP
+#define WRAP_CTX     WRAP
+#define WRAP_CAPTURE WRAP
+#define WRAP_FREE    WRAP
+#define WRAP_GRAPH   WRAP
+#define WRAP_INIT    WRAP
+#define WRAP_IPC     WRAP
+#define WRAP_LOOKUP  WRAP
+#define WRAP_MODULE  WRAP
+#define WRAP_POOL    WRAP
+#define WRAP_QUERY   WRAP
+#define WRAP_SYNC    WRAP
 #define WRAP_SYNC_VOID(lib, symbol, body, ret, params, args)                                       \
     WRAP_CALL(lib, symbol, ret, params, args, gs_nv_##body(real))
-#define WRAP_VMM                                          WRAP
-#define WRAP_LAUNCH(lib, symbol, body, ret, params, args) LAUNCH(lib, symbol, ret, params, args)
+#define WRAP_VMM    WRAP
+#define WRAP_LAUNCH LAUNCH
 
 #define CUDA_HOOK(symbol, class, body, ret, params, args)                                          \
     WRAP_##class(CUDA, symbol, body, ret, params, args)
@@ -100,6 +108,7 @@ static struct real real_of;
 /* Only launch rows start at something else than NULL. */
 #define FIRST_ALLOC(symbol)
 #define FIRST_ARRAY(symbol)
+#define FIRST_CAPTURE(symbol)
 #define FIRST_CTX(symbol)
 #define FIRST_FREE(symbol)
 #define FIRST_GRAPH(symbol)

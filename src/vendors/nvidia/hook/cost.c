@@ -1,0 +1,147 @@
+#include "vendors/nvidia/hook/cost.h"
+
+#include <string.h>
+
+#define MEAN_OF 8u /* samples; afterwards a moving mean of that weight */
+/* A full round of the host between two of its calls; longer means that it did something else. */
+#define HOST_PROMPT_NS 20000u
+/* Threads that a large card runs at once: 128 multiprocessors with 2048 each. */
+#define WAVE_THREADS   262144u
+#define PRIOR_BASE_NS  10000u
+#define PRIOR_WAVE_NS  20000u
+#define PRIOR_GRAPH_NS 100000u
+#define PRIOR_MOST_NS  10000000u
+
+struct gs_cost_table gs_cost_table;
+
+/* Its key is not stored: several launches share it. */
+static struct gs_cost *coarse(uint32_t quarter)
+{
+    return &gs_cost_table.coarse[quarter % GS_COST_COARSE];
+}
+
+struct gs_cost *gs_cost_claim(uint64_t key, uint32_t quarter)
+{
+    struct gs_cost *first = &gs_cost_table.slot[key >> (64u - GS_COST_BITS)];
+
+    for (uint32_t i = 0; i < GS_COST_PROBES; i++) {
+        uint64_t seen = __atomic_load_n(&first[i].key, __ATOMIC_RELAXED);
+
+        if (seen == key)
+            return &first[i];
+        if (seen == 0 && __atomic_compare_exchange_n(&first[i].key, &seen, key, false,
+                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            return &first[i];
+        if (seen == key) /* another thread was faster */
+            return &first[i];
+    }
+    return coarse(quarter);
+}
+
+/* Spread, so that a program's own rhythm does not decide which of its launches are seen. */
+static uint32_t spread(void)
+{
+    static uint32_t state = 2463534242u;
+    uint32_t x = __atomic_load_n(&state, __ATOMIC_RELAXED);
+
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    __atomic_store_n(&state, x, __ATOMIC_RELAXED);
+    return x;
+}
+
+void gs_cost_sampled(struct gs_cost *c)
+{
+    uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
+    uint32_t n = __atomic_load_n(&c->samples, __ATOMIC_RELAXED);
+    uint64_t next = GS_COST_SAMPLE_NS * 3 / 4 + spread() % (GS_COST_SAMPLE_NS / 2);
+
+    /* The first samples come after 1, 2, 4, ... launches: an early mistake is soon put right. */
+    if (n < MEAN_OF && est << n < next)
+        next = est << n;
+    __atomic_store_n(&c->countdown_ns, (int64_t)next, __ATOMIC_RELAXED);
+}
+
+void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns)
+{
+    uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
+    uint32_t n = __atomic_load_n(&c->samples, __ATOMIC_RELAXED);
+    uint32_t outliers = __atomic_load_n(&c->outliers, __ATOMIC_RELAXED);
+    bool far = n != 0 && (measured_ns > est * GS_COST_CLIP || measured_ns < est / GS_COST_CLIP);
+
+    if (measured_ns == 0)
+        measured_ns = 1;
+    if (far && outliers != 0)
+        n = 0; /* twice: it has become another kernel */
+    else if (far && measured_ns > est)
+        measured_ns = est * GS_COST_CLIP;
+    __atomic_store_n(&c->outliers, far ? outliers + 1 : 0, __ATOMIC_RELAXED);
+    n = n < MEAN_OF ? n + 1 : MEAN_OF;
+    est = n == 1 ? measured_ns
+                 : (uint64_t)((int64_t)est + ((int64_t)measured_ns - (int64_t)est) / (int64_t)n);
+    __atomic_store_n(&c->est_ns, est != 0 ? est : 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->samples, n, __ATOMIC_RELAXED);
+    if (far)
+        __atomic_store_n(&c->countdown_ns, 0, __ATOMIC_RELAXED); /* look again at once */
+}
+
+uint64_t gs_cost_prior(uint64_t threads)
+{
+    uint64_t waves = threads / WAVE_THREADS;
+
+    if (threads == 0)
+        return PRIOR_GRAPH_NS;
+    if (waves > PRIOR_MOST_NS / PRIOR_WAVE_NS)
+        return PRIOR_MOST_NS;
+    return PRIOR_BASE_NS + waves * PRIOR_WAVE_NS;
+}
+
+void gs_cost_doubt(void)
+{
+    for (uint32_t i = 0; i < GS_ARRAY_LEN(gs_cost_table.slot); i++) {
+        struct gs_cost *c = &gs_cost_table.slot[i];
+
+        if (__atomic_load_n(&c->key, __ATOMIC_RELAXED) == 0)
+            continue;
+        __atomic_store_n(&c->countdown_ns, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&c->outliers, 1, __ATOMIC_RELAXED); /* the first far one counts */
+    }
+}
+
+void gs_cost_drop(uint64_t key)
+{
+    struct gs_cost *first = &gs_cost_table.slot[key >> (64u - GS_COST_BITS)];
+
+    for (uint32_t i = 0; i < GS_COST_PROBES; i++) {
+        if (__atomic_load_n(&first[i].key, __ATOMIC_RELAXED) != key)
+            continue;
+        __atomic_store_n(&first[i].est_ns, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&first[i].samples, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&first[i].outliers, 0, __ATOMIC_RELAXED);
+    }
+}
+
+void gs_cost_forget(void)
+{
+    memset(&gs_cost_table, 0, sizeof(gs_cost_table));
+}
+
+uint64_t gs_cost_of_sample(uint64_t gap_ns, uint64_t span_ns, uint64_t host_ns, uint64_t est_ns,
+                           bool *ret_learn)
+{
+    uint64_t least = span_ns > host_ns ? span_ns - host_ns : 1;
+    uint64_t used;
+
+    *ret_learn = est_ns == 0 || host_ns <= HOST_PROMPT_NS + est_ns / 8;
+    if (*ret_learn) {
+        used = span_ns > gap_ns ? span_ns - gap_ns : 1;
+        if (used < least)
+            used = least; /* the gap was longer than all the host did: not an idle stream's */
+    } else {
+        used = est_ns < least ? least : est_ns;
+    }
+    if (used > span_ns)
+        used = span_ns;
+    return used != 0 ? used : 1;
+}

@@ -1,0 +1,137 @@
+#pragma once
+/* What a launch costs: an estimate of its card time, learnt from samples.
+ *
+ * One entry for each (card, function or executable graph, block shape, class of dynamic shared
+ * memory, quarter octave of the number of blocks). The table has a fixed size and no lock: words
+ * are relaxed atomics, a lost update costs one sample. Where an entry finds no room it shares one
+ * with everything of its size; handles that the driver uses again carry a wrong estimate until they
+ * are measured, which gs_cost_doubt() brings forward.
+ *
+ * Units: nanoseconds of the whole card. Threads: any. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/cleanup.h"
+
+/** Launches believed to last this long are measured one by one. */
+#define GS_COST_LONG_NS 500000u
+/** Shorter ones are sampled once in about so much of their own estimated time. */
+#define GS_COST_SAMPLE_NS 500000u
+/** A sample beyond so many times the estimate counts in full only when the one before was, too. */
+#define GS_COST_CLIP 16u
+
+struct gs_cost {
+    uint64_t key;         /**< 0 free */
+    uint64_t est_ns;      /**< 0 not known */
+    int64_t countdown_ns; /**< below 0: a sample is due */
+    uint32_t samples;     /**< behind the estimate, saturating at the weight of the mean */
+    uint32_t outliers;    /**< in a row */
+};
+
+#define GS_COST_BITS   14u
+#define GS_COST_SLOTS  (1u << GS_COST_BITS)
+#define GS_COST_PROBES 4u
+#define GS_COST_COARSE 256u
+
+struct gs_cost_table {
+    _Alignas(64) struct gs_cost slot[GS_COST_SLOTS + GS_COST_PROBES];
+    struct gs_cost coarse[GS_COST_COARSE];
+};
+extern struct gs_cost_table gs_cost_table __attribute__((visibility("hidden")));
+
+/** Number of the quarter octave: 0 for 0, equal for numbers within about 19 %, below 256. */
+static inline uint32_t gs_cost_quarter(uint64_t n)
+{
+    uint32_t octave;
+
+    if (n < 4)
+        return (uint32_t)n;
+    octave = 63u - (uint32_t)__builtin_clzll(n);
+    return octave * 4u + (uint32_t)((n >> (octave - 2u)) & 3u);
+}
+
+/** Blocks of a grid; saturates instead of wrapping. */
+static inline uint64_t gs_cost_blocks(unsigned int x, unsigned int y, unsigned int z)
+{
+    uint64_t blocks;
+
+    return __builtin_mul_overflow((uint64_t)x * y, (uint64_t)z, &blocks) ? UINT64_MAX : blocks;
+}
+
+/** Key of a launch; never 0.
+ *  @handle   function, kernel or executable graph.
+ *  @shape    anything that tells block shapes and kinds of handles apart.
+ *  @quarter  gs_cost_quarter() of the blocks; 0 for a graph. */
+static inline uint64_t gs_cost_key(uint64_t handle, uint64_t shape, uint32_t quarter, uint32_t dev)
+{
+    uint64_t h = (handle ^ (shape << 23 | shape >> 41)) * 0x9e3779b97f4a7c15ull;
+
+    h ^= h >> 32;
+    h = (h ^ ((uint64_t)dev << 32 | quarter)) * 0xd6e8feb86659fd93ull;
+    h ^= h >> 32;
+    return h | 1u;
+}
+
+/** Shape word of a kernel launch. */
+static inline uint64_t gs_cost_shape(unsigned int x, unsigned int y, unsigned int z,
+                                     unsigned int shared_bytes)
+{
+    uint64_t class = shared_bytes == 0 ? 0 : 32u - (uint32_t)__builtin_clz(shared_bytes);
+
+    return ((uint64_t)x << 40) ^ ((uint64_t)y << 24) ^ ((uint64_t)z << 8) ^ class << 1 ^ 1u;
+}
+
+/** Slow part of gs_cost_find: take a free entry, or share a coarse one. Never NULL. */
+struct gs_cost *gs_cost_claim(uint64_t key, uint32_t quarter);
+
+/** The entry of a launch. Never NULL. */
+static inline struct gs_cost *gs_cost_find(uint64_t key, uint32_t quarter)
+{
+    struct gs_cost *c = &gs_cost_table.slot[key >> (64u - GS_COST_BITS)];
+
+    if (GS_LIKELY(__atomic_load_n(&c->key, __ATOMIC_RELAXED) == key))
+        return c;
+    return gs_cost_claim(key, quarter);
+}
+
+/** Count a launch. True: it goes by its estimate, *ret_est_ns. False: it is to be measured, because
+ * nothing is known, because it is long, or because a sample is due. */
+static inline bool gs_cost_count(struct gs_cost *c, uint64_t *ret_est_ns)
+{
+    uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
+    int64_t left = __atomic_load_n(&c->countdown_ns, __ATOMIC_RELAXED) - (int64_t)est;
+
+    *ret_est_ns = est;
+    if (GS_UNLIKELY(est - 1u >= GS_COST_LONG_NS - 1u || left < 0))
+        return false;
+    __atomic_store_n(&c->countdown_ns, left, __ATOMIC_RELAXED);
+    return true;
+}
+
+/** A sample is being taken: when is the next one due? */
+void gs_cost_sampled(struct gs_cost *c);
+/** Learn from one measured launch. */
+void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns);
+/** What a launch is taken for before anything is known of it: from its size alone.
+ *  @threads  blocks times threads of a block; 0 a graph. */
+uint64_t gs_cost_prior(uint64_t threads);
+
+/** Handles may mean other code from now on: the next launch of each is sampled. */
+void gs_cost_doubt(void);
+/** This one does: nothing is known. */
+void gs_cost_drop(uint64_t key);
+/** Forked child. */
+void gs_cost_forget(void);
+
+/** Card time of a sampled launch, from three events around it and the host's clock.
+ *  @gap_ns    between the two events recorded before the launch: what an idle stream waits for the
+ *             host from one call to the next.
+ *  @span_ns   between the second of them and the one after the launch.
+ *  @host_ns   what the calls took on the host: an idle stream may have waited so long in the span.
+ *  @est_ns    what was believed, 0 nothing.
+ *  @ret_learn false: the host was held up in between, so the span says little.
+ *  Returns    what to charge: at most span_ns, and at least 1. */
+uint64_t gs_cost_of_sample(uint64_t gap_ns, uint64_t span_ns, uint64_t host_ns, uint64_t est_ns,
+                           bool *ret_learn);

@@ -1,0 +1,446 @@
+#include "vendors/nvidia/hook/inflight.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "contract/ledger.h"
+#include "hook/limiter.h"
+#include "hook/ring.h"
+#include "hook/sys.h"
+
+#define FAILURES_TO_TELL 8u
+#define POINTS           8u  /* at which a span looks for other streams */
+#define OTHERS           64u /* spans of other streams that are looked at */
+#define HISTORY          64u
+
+/* Entry life: FREE -> OWNED (a launching thread) -> OPEN -> FREE. Only the harvester takes OPEN
+ * ones. Everything but the state belongs to whoever moved it there. */
+enum state { FREE, OWNED, OPEN };
+
+struct gs_inflight {
+    uint32_t state;
+    uint64_t seq;
+    CUcontext context; /* whose events they are; kept while FREE */
+    CUevent event[3];  /* before, right before, behind */
+    struct gs_timing_where where;
+    enum gs_inflight_kind kind;
+    struct gs_timing_base base;
+    uint64_t recorded_ns; /* event[1] was recorded then or later; of a mark event[2] */
+    uint64_t host_ns;     /* between the first record and the launch */
+    struct gs_inflight_launch launch;
+};
+
+static struct gs_inflight entries[GS_INFLIGHT_ENTRIES];
+static uint32_t harvesting; /* 1: a thread is at it, or purges */
+static uint64_t next_seq;
+static uint32_t n_open;
+static uint32_t failures, told;
+
+static struct {
+    _Alignas(64) uint64_t ns;
+    uint32_t unknown;
+    uint32_t count;
+    uint64_t last_end_ns; /* harvester only */
+} cards[GS_LEDGER_DEVICES];
+
+/* Streams' spans of work, newest HISTORY; harvester only. */
+static struct {
+    uint32_t dev;
+    struct gs_inflight_span span;
+} history[HISTORY];
+static uint32_t n_history;
+
+/* ---- taking and closing ---- */
+
+static void tell(uint32_t dev, const char *what)
+{
+    if (__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED) < FAILURES_TO_TELL &&
+        gs_timing_is_there())
+        return;
+    if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED) == 0)
+        gs_ring_log(GS_REASON_OPEN_LOOP, dev, what, NULL);
+}
+
+static void free_events(struct gs_inflight *e)
+{
+    for (uint32_t i = 0; i < GS_ARRAY_LEN(e->event); i++) {
+        gs_timing_event_free(e->event[i]);
+        e->event[i] = NULL;
+    }
+}
+
+static bool make_events(struct gs_inflight *e, CUcontext context, bool all)
+{
+    if (e->context != context)
+        free_events(e);
+    e->context = context;
+    for (uint32_t i = all ? 0 : 2; i < GS_ARRAY_LEN(e->event); i++) {
+        if (e->event[i] == NULL)
+            e->event[i] = gs_timing_event_new();
+        if (e->event[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool own(struct gs_inflight *e)
+{
+    uint32_t seen = FREE;
+
+    /* acquire: pairs with the release in give_back */
+    return __atomic_compare_exchange_n(&e->state, &seen, OWNED, false, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
+static void give_back(struct gs_inflight *e)
+{
+    __atomic_store_n(&e->state, FREE, __ATOMIC_RELEASE);
+}
+
+/* One of this context first, then one without events, then any. */
+static struct gs_inflight *own_any(CUcontext context)
+{
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+            struct gs_inflight *e = &entries[i];
+            CUcontext of;
+
+            if (__atomic_load_n(&e->state, __ATOMIC_RELAXED) != FREE)
+                continue;
+            of = __atomic_load_n(&e->context, __ATOMIC_RELAXED);
+            if (round == 0 ? of != context : round == 1 && of != NULL)
+                continue;
+            if (own(e))
+                return e;
+        }
+    }
+    return NULL;
+}
+
+struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,
+                                     enum gs_inflight_kind kind)
+{
+    struct gs_inflight *e;
+
+    if (!gs_timing_is_there()) {
+        tell(where->dev, "cuEventCreate");
+        return NULL;
+    }
+    e = own_any(where->context);
+    if (e == NULL)
+        return NULL;
+    e->kind = kind;
+    e->where = *where;
+    if (!make_events(e, where->context, kind != GS_INFLIGHT_MARK)) {
+        tell(where->dev, "cuEventCreate");
+        give_back(e);
+        return NULL;
+    }
+    return e;
+}
+
+enum gs_inflight_kind gs_inflight_kind_of(const struct gs_inflight *e)
+{
+    return e->kind;
+}
+
+bool gs_inflight_start(struct gs_inflight *e)
+{
+    uint64_t now = gs_limiter_clock();
+
+    e->base = gs_timing_base_get(&e->where, now);
+    e->recorded_ns = e->host_ns = gs_limiter_clock();
+    if (e->kind == GS_INFLIGHT_MARK)
+        return true;
+    if (gs_timing_record(e->event[0], &e->where)) {
+        e->recorded_ns = gs_limiter_clock();
+        if (gs_timing_record(e->event[1], &e->where)) {
+            e->host_ns = gs_limiter_clock() - e->host_ns;
+            __atomic_store_n(&failures, 0, __ATOMIC_RELAXED);
+            return true;
+        }
+    }
+    tell(e->where.dev, "cuEventRecord");
+    give_back(e);
+    return false;
+}
+
+void gs_inflight_drop(struct gs_inflight *e)
+{
+    if (e != NULL)
+        give_back(e);
+}
+
+/* It will not be measured any more: what it was charged is what it used. */
+static void settle_unseen(const struct gs_inflight *e, uint64_t now_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+
+    if (l->kind == GS_INFLIGHT_MEASURED)
+        gs_limiter_settle(e->where.dev, l->paid_ns, now_ns > l->paid_ns ? now_ns - l->paid_ns : 0,
+                          now_ns, l->paid_ns);
+    if (l->covers_ns != 0)
+        gs_limiter_note(e->where.dev, l->since_ns < now_ns ? l->since_ns : now_ns, now_ns,
+                        l->covers_ns);
+}
+
+void gs_inflight_close(struct gs_inflight *e, const struct gs_inflight_launch *launch)
+{
+    uint32_t dev = e->where.dev;
+
+    e->launch = *launch;
+    if (!gs_timing_record(e->event[2], &e->where)) {
+        tell(dev, "cuEventRecord");
+        settle_unseen(e, gs_limiter_clock());
+        give_back(e);
+        return;
+    }
+    e->seq = __atomic_fetch_add(&next_seq, 1, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_add(&cards[dev].ns, launch->covers_ns + launch->paid_ns, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_add(&cards[dev].count, 1, __ATOMIC_RELAXED);
+    if (launch->est_ns == 0 && launch->kind != GS_INFLIGHT_MARK)
+        (void)__atomic_fetch_add(&cards[dev].unknown, 1, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
+    /* pairs with the acquire in oldest_open */
+    __atomic_store_n(&e->state, OPEN, __ATOMIC_RELEASE);
+}
+
+uint64_t gs_inflight_ns(uint32_t dev)
+{
+    return __atomic_load_n(&cards[dev].ns, __ATOMIC_RELAXED);
+}
+
+uint32_t gs_inflight_unknown(uint32_t dev)
+{
+    return __atomic_load_n(&cards[dev].unknown, __ATOMIC_RELAXED);
+}
+
+uint32_t gs_inflight_count(uint32_t dev)
+{
+    return __atomic_load_n(&cards[dev].count, __ATOMIC_RELAXED);
+}
+
+/* ---- harvesting ---- */
+
+static uint32_t streams_at(uint64_t t, const struct gs_inflight_span *others, uint32_t n)
+{
+    uint64_t seen[OTHERS];
+    uint32_t n_seen = 0;
+
+    for (uint32_t i = 0; i < n && n_seen < OTHERS; i++) {
+        uint32_t k = 0;
+
+        if (t < others[i].start_ns || t > others[i].end_ns)
+            continue;
+        while (k < n_seen && seen[k] != others[i].id)
+            k++;
+        if (k == n_seen)
+            seen[n_seen++] = others[i].id;
+    }
+    return n_seen;
+}
+
+uint64_t gs_inflight_divide(uint64_t start_ns, uint64_t end_ns,
+                            const struct gs_inflight_span *others, uint32_t n)
+{
+    uint64_t span = end_ns - start_ns;
+    uint64_t sum = 0;
+
+    if (n == 0)
+        return span;
+    for (uint32_t i = 0; i < POINTS; i++)
+        sum += span / POINTS /
+               (1 + streams_at(start_ns + span / POINTS * i + span / POINTS / 2, others, n));
+    return sum + span % POINTS;
+}
+
+/* Spans of other streams that touch this one. */
+static uint32_t others_of(const struct gs_inflight *e, uint64_t start_ns, uint64_t end_ns,
+                          struct gs_inflight_span *ret_others)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES && n < OTHERS; i++) {
+        const struct gs_inflight *o = &entries[i];
+
+        if (__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) == OPEN && o->where.dev == e->where.dev &&
+            o->where.id != e->where.id && o->recorded_ns < end_ns)
+            ret_others[n++] = (struct gs_inflight_span){o->where.id, o->recorded_ns, UINT64_MAX};
+    }
+    for (uint32_t i = 0; i < HISTORY && i < n_history && n < OTHERS; i++) {
+        const struct gs_inflight_span *s = &history[i].span;
+
+        if (history[i].dev == e->where.dev && s->id != e->where.id && s->start_ns < end_ns &&
+            s->end_ns > start_ns)
+            ret_others[n++] = *s;
+    }
+    return n;
+}
+
+/* Card time of a launch that is done: what its stream took, less what other streams did. */
+static uint64_t used_by(const struct gs_inflight *e, const struct gs_timing_span *at,
+                        bool *ret_learn)
+{
+    struct gs_inflight_span others[OTHERS];
+    const struct gs_inflight_launch *l = &e->launch;
+    int64_t gap = 0, span = 0;
+    uint64_t used, part;
+    uint32_t n;
+
+    *ret_learn = false;
+    if (gs_timing_between(e->event[0], e->event[1], &gap) < 0 ||
+        gs_timing_between(e->event[1], e->event[2], &span) < 0)
+        return l->paid_ns;
+    used = gs_cost_of_sample(gap > 0 ? (uint64_t)gap : 0, span > 0 ? (uint64_t)span : 0, e->host_ns,
+                             l->est_ns, ret_learn);
+    n = others_of(e, at->start_ns, at->end_ns, others);
+    part = gs_inflight_divide(at->start_ns, at->end_ns, others, n);
+    if (n != 0 && at->end_ns > at->start_ns)
+        used = (uint64_t)((double)used * (double)part / (double)(at->end_ns - at->start_ns));
+    return used != 0 ? used : 1;
+}
+
+static void remember(const struct gs_inflight *e, uint64_t end_ns)
+{
+    uint32_t at = n_history++ % HISTORY;
+
+    if (n_history == 2 * HISTORY)
+        n_history = HISTORY;
+    history[at].dev = e->where.dev;
+    history[at].span = (struct gs_inflight_span){e->where.id, e->recorded_ns, end_ns};
+}
+
+static void finish(struct gs_inflight *e, uint64_t seen_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint32_t dev = e->where.dev;
+    struct gs_timing_span at =
+        gs_timing_place(&e->base, e->event[l->kind == GS_INFLIGHT_MARK ? 2 : 1], e->event[2],
+                        e->recorded_ns, seen_ns);
+    uint64_t used;
+    bool learn;
+
+    if (l->kind != GS_INFLIGHT_MARK) {
+        used = used_by(e, &at, &learn);
+        if (learn)
+            gs_cost_learn(l->cost, used);
+        if (l->kind == GS_INFLIGHT_MEASURED)
+            gs_limiter_settle(dev, l->paid_ns, at.start_ns, at.end_ns, used);
+    }
+    if (l->covers_ns != 0) {
+        uint64_t from = l->since_ns > cards[dev].last_end_ns ? l->since_ns : cards[dev].last_end_ns;
+
+        gs_limiter_note(dev, from < at.end_ns ? from : at.end_ns, at.end_ns, l->covers_ns);
+    }
+    if (at.end_ns > cards[dev].last_end_ns)
+        cards[dev].last_end_ns = at.end_ns;
+    remember(e, at.end_ns);
+}
+
+static void count_out(const struct gs_inflight *e)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint32_t dev = e->where.dev;
+
+    (void)__atomic_fetch_sub(&cards[dev].ns, l->covers_ns + l->paid_ns, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_sub(&cards[dev].count, 1, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_sub(&n_open, 1, __ATOMIC_RELAXED);
+    if (l->est_ns == 0 && l->kind != GS_INFLIGHT_MARK)
+        (void)__atomic_fetch_sub(&cards[dev].unknown, 1, __ATOMIC_RELAXED);
+}
+
+static struct gs_inflight *oldest_open(uint64_t after_seq)
+{
+    struct gs_inflight *oldest = NULL;
+
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+        struct gs_inflight *e = &entries[i];
+
+        if (__atomic_load_n(&e->state, __ATOMIC_ACQUIRE) == OPEN && e->seq >= after_seq &&
+            (oldest == NULL || e->seq < oldest->seq))
+            oldest = e;
+    }
+    return oldest;
+}
+
+static bool begin_harvest(void)
+{
+    /* acquire: pairs with the release in end_harvest */
+    return __atomic_exchange_n(&harvesting, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static void end_harvest(void)
+{
+    __atomic_store_n(&harvesting, 0, __ATOMIC_RELEASE);
+}
+
+bool gs_inflight_harvest(void)
+{
+    uint64_t blocked[8]; /* streams whose oldest entry is not done: neither are their others */
+    uint32_t n_blocked = 0;
+    uint64_t seq = 0;
+    bool any = false;
+    struct gs_inflight *e;
+
+    if (__atomic_load_n(&n_open, __ATOMIC_RELAXED) == 0 || !begin_harvest())
+        return false;
+    while (n_blocked < GS_ARRAY_LEN(blocked) && (e = oldest_open(seq)) != NULL) {
+        uint32_t k = 0;
+        int rc;
+
+        seq = e->seq + 1;
+        while (k < n_blocked && blocked[k] != e->where.id)
+            k++;
+        if (k < n_blocked)
+            continue;
+        rc = gs_timing_query(e->event[2]);
+        if (rc == 0) {
+            blocked[n_blocked++] = e->where.id;
+            continue;
+        }
+        if (rc > 0)
+            finish(e, gs_limiter_clock());
+        else
+            settle_unseen(e, gs_limiter_clock());
+        count_out(e);
+        any = true;
+        give_back(e);
+    }
+    end_harvest();
+    return any;
+}
+
+/* ---- ends ---- */
+
+void gs_inflight_purge(CUcontext context)
+{
+    struct gs_sys_wait wait = {0, 0};
+
+    while (!begin_harvest()) /* whoever is at it asks the driver, which answers at once */
+        (void)gs_sys_wait(&wait, UINT32_MAX);
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+        struct gs_inflight *e = &entries[i];
+        bool open = __atomic_load_n(&e->state, __ATOMIC_ACQUIRE) == OPEN;
+
+        if (__atomic_load_n(&e->context, __ATOMIC_RELAXED) != context || (!open && !own(e)))
+            continue;
+        if (open) {
+            settle_unseen(e, gs_limiter_clock());
+            count_out(e);
+        }
+        free_events(e);
+        e->context = NULL;
+        give_back(e);
+    }
+    end_harvest();
+    gs_timing_purge(context);
+}
+
+void gs_inflight_forget(void)
+{
+    memset(entries, 0, sizeof(entries));
+    memset(cards, 0, sizeof(cards));
+    harvesting = failures = told = n_history = n_open = 0;
+    gs_timing_forget();
+}

@@ -1,0 +1,73 @@
+#pragma once
+/* What this process has on the card: launches that are measured, and marks behind those that are
+ * not.
+ *
+ * An entry holds up to three timing events. It is taken, started right before the launch, closed
+ * right after it, and harvested by whoever comes by once the card has passed its last event: then
+ * the launch is settled with the limiter and its cost learnt.
+ *
+ * Threads: any. Driver calls happen under no lock; one thread harvests at a time, others pass on.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/cleanup.h"
+#include "vendors/nvidia/hook/cost.h"
+#include "vendors/nvidia/hook/timing.h"
+
+#define GS_INFLIGHT_ENTRIES 128u
+
+enum gs_inflight_kind {
+    GS_INFLIGHT_MARK,     /**< one event, behind launches that went by their estimates */
+    GS_INFLIGHT_SAMPLE,   /**< a launch that was paid by its estimate, to learn from */
+    GS_INFLIGHT_MEASURED, /**< a launch that is settled */
+};
+
+struct gs_inflight;
+
+/** What goes with an entry. */
+struct gs_inflight_launch {
+    enum gs_inflight_kind kind;
+    struct gs_cost *cost; /**< NULL: nothing to learn (a mark) */
+    uint64_t est_ns;      /**< what was believed; 0 unknown */
+    uint64_t paid_ns;     /**< what the launch was charged; 0 for a mark */
+    uint64_t covers_ns;   /**< charged for launches on this stream since its last entry */
+    uint64_t since_ns;    /**< when that one was closed */
+};
+
+/** An entry with its events made, for the current context. NULL: all are in use, or the driver
+ * makes no events. */
+struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,
+                                     enum gs_inflight_kind kind);
+enum gs_inflight_kind gs_inflight_kind_of(const struct gs_inflight *entry);
+/** Record the events before the launch. False: the driver would not; the entry is given back. */
+GS_WUR bool gs_inflight_start(struct gs_inflight *entry);
+/** The launch is out: record the event behind it. Settles a launch whose event cannot be recorded.
+ */
+void gs_inflight_close(struct gs_inflight *entry, const struct gs_inflight_launch *launch);
+/** There was no launch. NULL is accepted. */
+void gs_inflight_drop(struct gs_inflight *entry);
+
+/** Settle what the card has done by now. Returns whether there was any. Never waits. */
+bool gs_inflight_harvest(void);
+/** Estimated work on the card behind open entries, and entries of unknown length, and all. */
+uint64_t gs_inflight_ns(uint32_t dev);
+uint32_t gs_inflight_unknown(uint32_t dev);
+uint32_t gs_inflight_count(uint32_t dev);
+
+/** A context is about to go: settle its entries by their estimates and free its events. */
+void gs_inflight_purge(CUcontext context);
+/** Forked child: the events are not its own. */
+void gs_inflight_forget(void);
+
+/** Part of [start, end] that belongs to one stream when time is divided among all that have work
+ * then.
+ *  @n  intervals in which other streams had work; an id may appear several times.
+ *  Returns nanoseconds, at most end - start. Pure. */
+struct gs_inflight_span {
+    uint64_t id;
+    uint64_t start_ns, end_ns;
+};
+uint64_t gs_inflight_divide(uint64_t start_ns, uint64_t end_ns,
+                            const struct gs_inflight_span *others, uint32_t n);

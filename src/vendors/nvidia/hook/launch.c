@@ -1,0 +1,349 @@
+#include "vendors/nvidia/hook/launch.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "hook/engine.h"
+#include "vendors/nvidia/hook/device.h"
+#include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/inflight.h"
+#include "vendors/nvidia/hook/stream.h"
+
+/* Work that goes without a mark behind it. */
+#define MARK_NS 2000000u
+/* Launches of unknown length that may be in flight: the second hides the launch's own latency. */
+#define UNKNOWN_MOST 2u
+/* How long a launch waits for the queue to shrink, and for how long it then no longer does: the
+ * kernel it waits for may itself wait for something the program does after this launch. */
+#define PATIENCE_NS   1000000000u
+#define IMPATIENCE_NS 10000000000u
+/* Naps of such a wait. */
+#define NAP_LEAST_NS 50000u
+#define NAP_MOST_NS  2000000u
+/* A sample of one stream asks the next launch of each other stream for one, and that asks once
+ * more: short launches side by side are seen side by side. */
+#define ASK_OTHERS 2u
+
+struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS];
+_Thread_local char gs_launch_thread;
+
+static uint64_t impatient_until_ns[GS_LEDGER_DEVICES];
+static uint64_t streams_gone = 1;
+
+/* The last stream of this thread whose card was asked for. */
+static _Thread_local struct {
+    CUstream stream;
+    CUcontext context;
+    uint64_t gone;
+    uint32_t dev;
+} last __attribute__((tls_model("initial-exec")));
+
+uint32_t gs_launch_device(CUstream stream)
+{
+    const struct gs_device *device;
+    struct gs_device_here here;
+    uint64_t gone;
+
+    if (gs_device_current(&here) < 0)
+        return GS_DEVICE_NONE;
+    if ((uintptr_t)stream <= GS_LAUNCH_LAST_SPECIAL)
+        return here.device->ledger;
+    gone = __atomic_load_n(&streams_gone, __ATOMIC_RELAXED);
+    if (last.stream == stream && last.context == here.context && last.gone == gone)
+        return last.dev;
+    device = gs_stream_device(stream);
+    if (device == NULL)
+        return GS_DEVICE_NONE;
+    last.stream = stream;
+    last.context = here.context;
+    last.gone = gone;
+    last.dev = device->ledger;
+    return last.dev;
+}
+
+/* ---- begin ---- */
+
+/* Where the events go: into the stream's context, which need not be the thread's when there are
+ * several cards (a kernel of a library runs where its stream is). */
+static bool set_where(struct gs_launch *l)
+{
+    const struct gs_driver *cuda = gs_driver_cuda();
+    CUcontext context = NULL;
+
+    if (cuda->cuCtxGetCurrent == NULL || cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
+        context == NULL)
+        return false;
+    l->where =
+        (struct gs_timing_where){context, l->stream, l->per_thread, gs_launch_stream_id(l), l->dev};
+    if (gs_self.n_devices == 1 || (uintptr_t)l->stream <= GS_LAUNCH_LAST_SPECIAL ||
+        cuda->cuStreamGetCtx == NULL || cuda->cuStreamGetCtx(l->stream, &context) != CUDA_SUCCESS ||
+        context == NULL)
+        return true;
+    l->pushed = context != l->where.context;
+    l->where.context = context;
+    return true;
+}
+
+static void enter_context(const struct gs_launch *l)
+{
+    const struct gs_driver *cuda = gs_driver_cuda();
+
+    if (l->pushed && cuda->cuCtxPushCurrent_v2 != NULL)
+        (void)cuda->cuCtxPushCurrent_v2(l->where.context); /* else no event can be made, either */
+}
+
+static void leave_context(const struct gs_launch *l)
+{
+    const struct gs_driver *cuda = gs_driver_cuda();
+    CUcontext context;
+
+    if (l->pushed && cuda->cuCtxPopCurrent_v2 != NULL &&
+        cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context == l->where.context)
+        (void)cuda->cuCtxPopCurrent_v2(&context);
+}
+
+/* Must the launch wait for the card to get on? */
+static bool is_window_full(uint32_t dev, uint64_t cost_ns, bool unknown, uint64_t *ret_excess_ns)
+{
+    uint64_t window = gs_limiter_window_ns(dev);
+    uint64_t inflight = gs_inflight_ns(dev);
+
+    if (gs_inflight_count(dev) == 0)
+        return false; /* there is always room for one */
+    *ret_excess_ns = inflight + cost_ns > window ? inflight + cost_ns - window : NAP_LEAST_NS;
+    return inflight + cost_ns > window || (unknown && gs_inflight_unknown(dev) >= UNKNOWN_MOST);
+}
+
+static void keep_window(const struct gs_launch *l, uint64_t cost_ns)
+{
+    uint64_t *until = &impatient_until_ns[l->dev];
+    uint64_t start = 0, now, excess;
+
+    while (is_window_full(l->dev, cost_ns, l->est_ns == 0, &excess)) {
+        if (gs_inflight_harvest())
+            continue;
+        now = gs_limiter_clock();
+        if (now < __atomic_load_n(until, __ATOMIC_RELAXED))
+            return;
+        if (start == 0)
+            start = now;
+        if (now - start >= PATIENCE_NS) {
+            __atomic_store_n(until, now + IMPATIENCE_NS, __ATOMIC_RELAXED);
+            return;
+        }
+        excess = excess < NAP_LEAST_NS ? NAP_LEAST_NS : excess > NAP_MOST_NS ? NAP_MOST_NS : excess;
+        gs_limiter_pause(l->dev, excess, GS_WAIT_QUEUE, l->what);
+    }
+}
+
+/* The stream's entry in the table; another stream's is taken over. */
+static struct gs_launch_stream *claim_stream(uint64_t id)
+{
+    struct gs_launch_stream *s = gs_launch_stream_of(id);
+
+    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == id)
+        return s;
+    __atomic_store_n(&s->since_ns, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->from_ns, gs_limiter_clock(), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->want, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->id, id, __ATOMIC_RELAXED);
+    return s;
+}
+
+/* Does this launch need an entry, and of what kind? */
+static bool needs_entry(struct gs_launch *l, const struct gs_launch_stream *stream,
+                        enum gs_inflight_kind *ret_kind)
+{
+    uint32_t want = __atomic_load_n(&stream->want, __ATOMIC_RELAXED);
+    int64_t countdown = __atomic_load_n(&l->cost->countdown_ns, __ATOMIC_RELAXED);
+
+    l->ask = 0;
+    *ret_kind = GS_INFLIGHT_MEASURED;
+    if (l->est_ns == 0 || l->est_ns >= GS_COST_LONG_NS)
+        return true;
+    *ret_kind = GS_INFLIGHT_SAMPLE;
+    if (want != 0) {
+        l->ask = want - 1;
+        return true;
+    }
+    if (countdown < (int64_t)l->est_ns) {
+        l->ask = ASK_OTHERS;
+        return true;
+    }
+    *ret_kind = GS_INFLIGHT_MARK;
+    return gs_limiter_window_ns(l->dev) == 0 ||
+           __atomic_load_n(&stream->since_ns, __ATOMIC_RELAXED) + l->est_ns >= MARK_NS;
+}
+
+static void pay(struct gs_launch *l, uint64_t cost_ns)
+{
+    if (l->measured || !gs_limiter_spend(l->dev, cost_ns))
+        gs_limiter_admit(l->dev, cost_ns, l->measured, l->what);
+    l->paid_ns = cost_ns;
+}
+
+static void begin_relaxed(struct gs_launch *l)
+{
+    struct gs_launch_stream *stream = claim_stream(l->where.id);
+    enum gs_inflight_kind kind;
+    uint64_t cost;
+
+    (void)gs_inflight_harvest();
+    l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
+    keep_window(l, l->est_ns != 0 ? l->est_ns : gs_cost_prior(l->threads));
+    /* the wait may have taught what the launch costs */
+    l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
+    cost = l->est_ns != 0 ? l->est_ns : gs_cost_prior(l->threads);
+    if (needs_entry(l, stream, &kind))
+        l->entry = gs_inflight_take(&l->where, kind);
+    l->measured = l->entry != NULL && kind == GS_INFLIGHT_MEASURED;
+    pay(l, cost);
+    if (l->entry != NULL && !gs_inflight_start(l->entry))
+        l->entry = NULL;
+}
+
+void gs_launch_begin(struct gs_launch *l)
+{
+    struct gs_capture_relaxed relaxed;
+
+    l->paid_ns = 0;
+    l->entry = NULL;
+    l->measured = l->pushed = false;
+    if (l->dev >= GS_LEDGER_DEVICES || l->dev >= gs_self.n_devices || !gs_limiter_is_on())
+        return;
+    if (gs_capture_any() && !gs_capture_is_clear(l->stream, l->per_thread))
+        return; /* it is recorded, not run */
+    if (!set_where(l))
+        return; /* the driver knows the error to give */
+    l->cost = gs_cost_find(gs_cost_key(l->handle, l->shape, l->quarter, l->dev), l->quarter);
+    relaxed = gs_capture_relax();
+    enter_context(l);
+    begin_relaxed(l);
+    leave_context(l);
+    gs_capture_restore(&relaxed);
+}
+
+/* ---- end ---- */
+
+/* Ask for samples on the other streams that have work out. */
+static void ask_others(const struct gs_launch_stream *own, uint32_t ask)
+{
+    if (ask == 0)
+        return;
+    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++) {
+        struct gs_launch_stream *s = &gs_launch_streams[i];
+
+        if (s != own && __atomic_load_n(&s->since_ns, __ATOMIC_RELAXED) != 0 &&
+            __atomic_load_n(&s->want, __ATOMIC_RELAXED) < ask)
+            __atomic_store_n(&s->want, ask, __ATOMIC_RELAXED);
+    }
+}
+
+static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
+{
+    enum gs_inflight_kind kind = gs_inflight_kind_of(l->entry);
+    struct gs_inflight_launch launch = {
+        .kind = kind,
+        .cost = l->cost,
+        .est_ns = l->est_ns,
+        .covers_ns = __atomic_exchange_n(&stream->since_ns, 0, __ATOMIC_RELAXED),
+        .since_ns = __atomic_load_n(&stream->from_ns, __ATOMIC_RELAXED),
+    };
+
+    if (kind == GS_INFLIGHT_MEASURED)
+        launch.paid_ns = l->paid_ns;
+    else
+        launch.covers_ns += l->paid_ns;
+    if (kind != GS_INFLIGHT_MARK)
+        gs_cost_sampled(l->cost);
+    __atomic_store_n(&stream->want, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&stream->from_ns, gs_limiter_clock(), __ATOMIC_RELAXED);
+    gs_inflight_close(l->entry, &launch);
+    ask_others(stream, l->ask);
+}
+
+static void end_relaxed(struct gs_launch *l)
+{
+    struct gs_launch_stream *stream = claim_stream(l->where.id);
+    uint64_t now;
+
+    if (l->entry != NULL) {
+        close_entry(l, stream);
+    } else if (l->measured) { /* its events could not be recorded */
+        now = gs_limiter_clock();
+        gs_limiter_settle(l->dev, l->paid_ns, now - l->paid_ns, now, l->paid_ns);
+    } else {
+        (void)__atomic_fetch_add(&stream->since_ns, l->paid_ns, __ATOMIC_RELAXED);
+    }
+    gs_limiter_busy_until(l->dev, gs_limiter_clock() + gs_inflight_ns(l->dev));
+}
+
+CUresult gs_launch_end(struct gs_launch *l, CUresult result)
+{
+    struct gs_capture_relaxed relaxed;
+
+    if (l->paid_ns == 0)
+        return result;
+    if (result != CUDA_SUCCESS) {
+        gs_inflight_drop(l->entry);
+        gs_limiter_cancel(l->dev, l->paid_ns, l->measured);
+        return result;
+    }
+    relaxed = gs_capture_relax();
+    enter_context(l);
+    end_relaxed(l);
+    leave_context(l);
+    gs_capture_restore(&relaxed);
+    return result;
+}
+
+/* ---- what else happens ---- */
+
+void gs_launch_synchronized(void)
+{
+    struct gs_capture_relaxed relaxed;
+
+    if (GS_LIKELY(__atomic_load_n(&gs_engine.launch_free, __ATOMIC_RELAXED) != 0))
+        return;
+    relaxed = gs_capture_relax();
+    (void)gs_inflight_harvest();
+    gs_capture_restore(&relaxed);
+}
+
+void gs_launch_code_gone(void)
+{
+    gs_cost_doubt();
+}
+
+void gs_launch_graph_changed(CUgraphExec exec)
+{
+    for (uint32_t dev = 0; dev < gs_self.n_devices; dev++)
+        gs_cost_drop(gs_cost_key((uintptr_t)exec, GS_LAUNCH_GRAPH_SHAPE, 0, dev));
+}
+
+void gs_launch_stream_gone(CUstream stream)
+{
+    struct gs_launch_stream *s = gs_launch_stream_of((uintptr_t)stream);
+
+    (void)__atomic_fetch_add(&streams_gone, 1, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == (uintptr_t)stream)
+        __atomic_store_n(&s->id, 0, __ATOMIC_RELAXED);
+}
+
+void gs_launch_context_going(CUcontext context)
+{
+    struct gs_capture_relaxed relaxed = gs_capture_relax();
+
+    gs_inflight_purge(context);
+    gs_capture_restore(&relaxed);
+}
+
+void gs_launch_forget(void)
+{
+    memset(gs_launch_streams, 0, sizeof(gs_launch_streams));
+    memset(impatient_until_ns, 0, sizeof(impatient_until_ns));
+    gs_cost_forget();
+    gs_inflight_forget();
+    gs_capture_forget();
+    (void)__atomic_fetch_add(&streams_gone, 1, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,130 @@
+#pragma once
+/* One launch of the program, limited: the slice pays for it before the driver sees it.
+ *
+ * Where the process limits anything (gs_engine.launch_free is 0) every row that makes the card work
+ * comes by here. Most launches find their cost in a table and pay from the credit at hand: no
+ * clock, no system call, no driver call. The others measure, mark what is in flight, and wait their
+ * turn (docs/limiter.md).
+ *
+ *     if (gs_launch_pay(&launch))
+ *         return gs_launch_paid(&launch, real(...));
+ *     gs_launch_begin(&launch);
+ *     return gs_launch_end(&launch, real(...)); */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/cleanup.h"
+#include "hook/limiter.h"
+#include "hook/self.h"
+#include "vendors/nvidia/hook/capture.h"
+#include "vendors/nvidia/hook/cost.h"
+#include "vendors/nvidia/hook/timing.h"
+
+/** 0 default, 1 CU_STREAM_LEGACY, 2 CU_STREAM_PER_THREAD: no objects. */
+#define GS_LAUNCH_LAST_SPECIAL 2u
+/** Shape word of an executable graph: no kernel has it. */
+#define GS_LAUNCH_GRAPH_SHAPE 2u
+
+struct gs_inflight;
+
+struct gs_launch {
+    /* by the caller */
+    const char *what; /**< driver function, static */
+    CUstream stream;
+    uint64_t handle;  /**< function, kernel, executable graph */
+    uint64_t shape;   /**< gs_cost_shape() or GS_LAUNCH_GRAPH_SHAPE */
+    uint64_t threads; /**< blocks times threads of a block; 0 a graph */
+    uint32_t quarter; /**< gs_cost_quarter() of the blocks */
+    bool per_thread;  /**< the row is a `_ptsz` twin */
+    /* by pay and begin */
+    bool measured; /**< to be settled */
+    bool pushed;   /**< the stream's context is not the thread's */
+    uint32_t dev;
+    uint32_t ask; /**< what other streams are asked for */
+    uint64_t est_ns;
+    uint64_t paid_ns; /**< 0: went straight through */
+    struct gs_cost *cost;
+    struct gs_inflight *entry;
+    struct gs_timing_where where;
+};
+
+/** What is remembered of a stream between its entries. Relaxed words: a lost one costs a sample. */
+struct gs_launch_stream {
+    _Alignas(64) uint64_t id;
+    uint64_t since_ns; /**< paid by estimate since the last entry */
+    uint64_t from_ns;  /**< when that was closed */
+    uint32_t want;     /**< sample the next launch; so far it spreads to other streams */
+};
+#define GS_LAUNCH_STREAMS 32u
+extern struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS]
+    __attribute__((visibility("hidden")));
+extern _Thread_local char gs_launch_thread
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/** Ledger index of the card that a stream works on, or GS_DEVICE_NONE: with several cards. */
+uint32_t gs_launch_device(CUstream stream);
+
+static inline uint64_t gs_launch_stream_id(const struct gs_launch *l)
+{
+    uintptr_t handle = (uintptr_t)l->stream;
+
+    if (handle > GS_LAUNCH_LAST_SPECIAL)
+        return handle;
+    if (handle == 2 || (handle == 0 && l->per_thread))
+        return (uintptr_t)&gs_launch_thread;
+    return (uint64_t)l->dev << 4 | 1u;
+}
+
+static inline struct gs_launch_stream *gs_launch_stream_of(uint64_t id)
+{
+    return &gs_launch_streams[(id * 0x9e3779b97f4a7c15ull) >> 59];
+}
+_Static_assert(GS_LAUNCH_STREAMS == 1u << (64 - 59), "the hash above");
+
+/** The fast path. True: paid. */
+static inline bool gs_launch_pay(struct gs_launch *l)
+{
+    struct gs_launch_stream *stream;
+    uint64_t id, since;
+
+    l->dev = GS_LIKELY(gs_self.n_devices == 1) ? 0 : gs_launch_device(l->stream);
+    if (GS_UNLIKELY(l->dev >= GS_LEDGER_DEVICES) || gs_capture_any())
+        return false;
+    l->cost = gs_cost_find(gs_cost_key(l->handle, l->shape, l->quarter, l->dev), l->quarter);
+    id = gs_launch_stream_id(l);
+    stream = gs_launch_stream_of(id);
+    if (GS_UNLIKELY(__atomic_load_n(&stream->id, __ATOMIC_RELAXED) != id) ||
+        GS_UNLIKELY(__atomic_load_n(&stream->want, __ATOMIC_RELAXED) != 0))
+        return false;
+    if (!gs_cost_count(l->cost, &l->est_ns) || !gs_limiter_spend(l->dev, l->est_ns))
+        return false;
+    since = __atomic_load_n(&stream->since_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&stream->since_ns, since + l->est_ns, __ATOMIC_RELAXED);
+    return true;
+}
+
+/** After the fast path: the driver's answer. */
+static inline CUresult gs_launch_paid(const struct gs_launch *l, CUresult result)
+{
+    if (GS_UNLIKELY(result != CUDA_SUCCESS))
+        gs_limiter_cancel(l->dev, l->est_ns, false);
+    return result;
+}
+
+/** The slow path: pay, and wait if need be. What cannot be limited is forwarded. */
+void gs_launch_begin(struct gs_launch *launch);
+CUresult gs_launch_end(struct gs_launch *launch, CUresult result);
+
+/** Something was synchronised: settle what is done. */
+void gs_launch_synchronized(void);
+/** Code is gone; its handles may come again for other code. */
+void gs_launch_code_gone(void);
+/** An executable graph is gone, or has changed. */
+void gs_launch_graph_changed(CUgraphExec exec);
+/** A stream is gone; its handle may come again. */
+void gs_launch_stream_gone(CUstream stream);
+/** A context is about to go: nothing of ours may stay in it. */
+void gs_launch_context_going(CUcontext context);
+/** Forked child. */
+void gs_launch_forget(void);
