@@ -7,6 +7,7 @@
 #include "core/cleanup.h"
 
 struct gs_err;
+struct gs_probe_watch;
 
 #define GS_PROBE_CARDS   64
 #define GS_PROBE_UNKNOWN UINT64_MAX
@@ -37,6 +38,12 @@ struct gs_probe {
     size_t cap_processes;
 };
 
+/** What one process does on a card. */
+struct gs_probe_use {
+    uint32_t pid;      /**< as the driver gives it */
+    uint32_t util_pct; /**< recent part of the card's compute; the driver's word, any number */
+};
+
 /** What one vendor contributes. */
 struct gs_probe_vendor {
     const char *name;        /**< for people */
@@ -49,6 +56,13 @@ struct gs_probe_vendor {
     /** What one context costs on the card. Creates one: call it in a process of its own, whose
      * driver nothing has touched yet. */
     int (*context_bytes)(const char *uuid, uint64_t *ret_bytes, struct gs_err *err);
+    /** Begin to ask about one card again and again. Returns 0 or negative errno. */
+    int (*watch_new)(const char *uuid, struct gs_probe_watch **ret_watch, struct gs_err *err);
+    /** Processes on the card that used it within the last second: their number, at most max; or
+     * negative errno where the driver cannot say. */
+    int (*watch_read)(struct gs_probe_watch *watch, struct gs_probe_use *ret_use, size_t max);
+    /** Accepts NULL; returns NULL. */
+    struct gs_probe_watch *(*watch_free)(struct gs_probe_watch *watch);
 };
 
 /** Ask each vendor in order. Returns 0; -ENODEV none has a card (err names the first vendor's

@@ -17,14 +17,8 @@
 /** More folders than this in one base are not slices of ours. */
 #define SLICES_MAX 4096
 
-/** This user's folders; a user who logs in with and without XDG_RUNTIME_DIR has two. */
-struct bases {
-    char path[3][PATH_MAX];
-    size_t n;
-};
-
 /* `prefix` + `suffix` or, without a suffix, + this user's number. */
-static void add_base(struct bases *b, const char *prefix, const char *suffix)
+static void add_base(struct gs_home_bases *b, const char *prefix, const char *suffix)
 {
     char *path = b->path[b->n];
     int n = suffix ? snprintf(path, PATH_MAX, "%s%s", prefix, suffix)
@@ -51,7 +45,7 @@ static const char *runtime_dir(void)
     return dir;
 }
 
-static void own_bases(struct bases *ret)
+void gs_home_own_bases(struct gs_home_bases *ret)
 {
     const char *dir = runtime_dir();
     char login[64];
@@ -66,10 +60,10 @@ static void own_bases(struct bases *ret)
 
 int gs_slice_home(char ret_path[PATH_MAX], struct gs_err *err)
 {
-    struct bases b;
+    struct gs_home_bases b;
     int fd;
 
-    own_bases(&b);
+    gs_home_own_bases(&b);
     fd = gs_file_make_private(AT_FDCWD, b.path[0], err);
     if (fd < 0)
         return gs_err_wrap(err, fd, "no folder for slices (set XDG_RUNTIME_DIR to a private one)");
@@ -88,14 +82,14 @@ int gs_slice_lock_home(struct gs_slice_home_lock *ret_lock, struct gs_err *err)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char home[PATH_MAX];
-    struct bases b;
+    struct gs_home_bases b;
     int rc = gs_slice_home(home, err);
 
     ret_lock->n = 0;
     if (rc < 0)
         return rc;
     gs_file_close(&rc);
-    own_bases(&b);
+    gs_home_own_bases(&b);
     /* one order for all sessions of the user, whatever their variables: no two wait for each other
      */
     qsort(b.path, b.n, sizeof(b.path[0]), compare_path);
@@ -246,10 +240,10 @@ int gs_slices_list(const struct gs_proc_table *procs, bool others, struct gs_sli
                    struct gs_err *err)
 {
     GS_CLEANUP(gs_slices_fini) struct gs_slices s = {0};
-    struct bases b;
+    struct gs_home_bases b;
     int rc = 0;
 
-    own_bases(&b);
+    gs_home_own_bases(&b);
     for (size_t i = 0; i < b.n && rc == 0; i++)
         rc = list_base(&s, b.path[i], geteuid(), procs);
     if (rc == 0 && others)
@@ -287,9 +281,9 @@ struct gs_slice *gs_slices_find(const struct gs_slices *slices, const char *name
  * rest. */
 static void collect_rests(void)
 {
-    struct bases b;
+    struct gs_home_bases b;
 
-    own_bases(&b);
+    gs_home_own_bases(&b);
     for (size_t i = 0; i < b.n; i++) {
         int fd = gs_file_open_private(AT_FDCWD, b.path[i], geteuid(), NULL);
         GS_CLEANUP(close_dir) DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;

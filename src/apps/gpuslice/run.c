@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "apps/gpuslice/app.h"
+#include "apps/gpuslice/board.h"
 #include "apps/gpuslice/book.h"
 #include "apps/gpuslice/options.h"
 #include "apps/gpuslice/overhead.h"
@@ -32,6 +33,7 @@ struct run {
     struct gs_plan plan;
     struct gs_slice slice;
     const struct gs_probe_vendor *vendor;
+    struct gs_board_thread *board;
     char hook[PATH_MAX];
     char trace[PATH_MAX]; /**< empty: none */
 };
@@ -264,6 +266,7 @@ static int prepare_env(const struct run *run, struct gs_err *err)
     GS_CLEANUP(gs_buf_fini) struct gs_buf ledger = {0};
     GS_CLEANUP(gs_buf_fini) struct gs_buf visible = {0};
     const char *before = getenv("LD_PRELOAD");
+    char *board = NULL;
     int rc;
 
     gs_buf_addf(&preload, "%s%s%s", run->hook, before && *before ? ":" : "", before ? before : "");
@@ -274,7 +277,12 @@ static int prepare_env(const struct run *run, struct gs_err *err)
     if (gs_buf_check(&preload) || gs_buf_check(&dir) || gs_buf_check(&ledger) ||
         gs_buf_check(&visible))
         return gs_err_set(err, -ENOMEM, "out of memory");
-    rc = set_env("LD_PRELOAD", preload.p, err);
+    rc = gs_board_folder(&run->slice, &board, err);
+    if (rc == 0)
+        rc = set_env(GS_ENV_BOARD_DIR, board, err);
+    free(board);
+    if (rc == 0)
+        rc = set_env("LD_PRELOAD", preload.p, err);
     if (rc == 0)
         rc = set_env(GS_ENV_QUOTA_DIR, dir.p, err);
     if (rc == 0)
@@ -298,6 +306,15 @@ static int check_overhead(const struct run *run, struct gs_err *err)
             return rc;
     }
     return 0;
+}
+
+static void start_board(void *arg)
+{
+    struct run *run = arg;
+    struct gs_err err = {0};
+
+    if (gs_board_start(&run->slice, &run->probe, &run->plan, &run->board, &err) != 0)
+        gs_app_say("%s; slices keep to their own shares", err.text);
 }
 
 /* Whoever leaves last removes the slice; processes that outlive us keep it. */
@@ -370,7 +387,8 @@ int gs_run_main(const struct gs_opt_args *args)
     rc = prepare(&run, &err);
     (void)sigaction(SIGXFSZ, &before, NULL);
     if (rc == 0) {
-        status = gs_supervise_run(args->rest);
+        status = gs_supervise_run(args->rest, start_board, &run);
+        gs_board_stop(run.board);
     } else {
         gs_app_say("%s", err.text);
         status = GS_EXIT_SELF;

@@ -124,11 +124,10 @@ static int read_quota(struct gs_slice *slice)
     return rc;
 }
 
-/* Would a writer's lock be refused? Then a `gpuslice run` holds the slice. Locks nothing. */
-static bool is_held(const struct gs_slice *slice)
+bool gs_slice_is_held(int dir_fd)
 {
     GS_CLEANUP(gs_file_close)
-    int fd = openat(slice->dir_fd, "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = openat(dir_fd, "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
     return fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
@@ -158,7 +157,7 @@ int gs_slice_load(struct gs_slice *slice, int base_fd, const struct gs_proc_tabl
     if (rc == 0)
         rc = read_owner(slice);
     read_members(slice);
-    if (is_held(slice))
+    if (gs_slice_is_held(slice->dir_fd))
         slice->state = rc == 0 ? GS_SLICE_RUNNING : GS_SLICE_DAMAGED;
     else if (has_processes(slice, procs))
         slice->state = rc == 0 ? GS_SLICE_ORPHAN : GS_SLICE_DAMAGED;

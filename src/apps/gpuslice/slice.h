@@ -7,6 +7,7 @@
  *                 owner        who started it
  *                 member-<pid> a `gpuslice run --join` in front of one of its programs
  *                 lock         each live `gpuslice run` of the slice holds a shared lock on it
+ *   <base>/.board/<uuid>        what a card's slices must know of each other (contract/board.h)
  *   <base>/.lock               held while promises are added up and a slice is created
  *   <base>/.ended/<name>.log   what is left of a slice that ended
  *
@@ -30,6 +31,7 @@ struct gs_proc_table;
 #define GS_SLICE_COMMAND 160
 #define GS_SLICE_LEDGER  "slice.cache"
 #define GS_SLICE_ENDED   ".ended"
+#define GS_SLICE_BOARD   ".board"
 /** `gpuslice run --join` processes that are remembered; more hold the slice as well. */
 #define GS_SLICE_MEMBERS 64
 /** Other users that are counted as not to be seen. */
@@ -123,6 +125,9 @@ GS_WUR int gs_slice_remove(struct gs_slice *slice, struct gs_err *err);
 /** True where the environment of the process names this slice; false also where it cannot be read.
  */
 bool gs_slice_is_named_by(const struct gs_slice *slice, pid_t pid);
+
+/** Does a `gpuslice run` hold the slice with this folder? Locks nothing. */
+bool gs_slice_is_held(int dir_fd);
 
 /** Zeroed, no descriptors. */
 void gs_slice_init(struct gs_slice *slice);

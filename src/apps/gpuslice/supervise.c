@@ -171,7 +171,7 @@ static int wait_for_end(struct watch *w)
     return 0;
 }
 
-int gs_supervise_run(char *const *argv)
+int gs_supervise_run(char *const *argv, void (*started)(void *arg), void *arg)
 {
     struct watch w = {.signal_fd = -1, .tty = -1};
     int rc = watch_open(&w);
@@ -183,6 +183,7 @@ int gs_supervise_run(char *const *argv)
     }
     rc = launch(&w, argv);
     if (rc == 0) {
+        started(arg);
         if (wait_for_end(&w) != 0) {
             gs_app_say("cannot wait for '%s'", argv[0]);
             rc = GS_EXIT_SELF;

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "node/probe.h"
 #include "vendors/nvidia/node/nvml.h"
+#include "vendors/nvidia/node/watch.h"
 
 /** How far back a process's utilisation is averaged. */
 #define UTIL_WINDOW_US 1000000ull
@@ -136,4 +137,7 @@ const struct gs_probe_vendor gs_nvidia_probe_vendor = {
     .hook = "libvgpu.so",
     .read = read_cards,
     .context_bytes = gs_context_measure,
+    .watch_new = gs_watch_new,
+    .watch_read = gs_watch_read,
+    .watch_free = gs_watch_free,
 };

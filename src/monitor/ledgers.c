@@ -1,0 +1,338 @@
+#include "monitor/ledgers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "contract/owner.h"
+#include "contract/quota.h"
+#include "core/size.h"
+
+/* A process that says it waits or has work queued is looked at so often: it may be dead. */
+#define LOOK_NS 100000000u
+/* A cumulative refund beyond this (an hour and more of card time a second, for years) is not one.
+ */
+#define REFUND_MAX ((uint64_t)1 << 62)
+
+void gs_ledgers_init(struct gs_ledgers *set, const char *uuid)
+{
+    memset(set, 0, sizeof(*set));
+    memcpy(set->uuid, uuid, strnlen(uuid, sizeof(set->uuid) - 1));
+}
+
+static void close_slice(struct gs_ledgers_slice *s)
+{
+    (void)close(s->fd); /* read only */
+    free(s->arbiter.process);
+    free(s->note);
+    free(s);
+}
+
+void gs_ledgers_fini(struct gs_ledgers *set)
+{
+    if (!set)
+        return;
+    while (set->n > 0)
+        close_slice(set->slice[--set->n]);
+}
+
+void gs_ledgers_begin(struct gs_ledgers *set)
+{
+    for (uint32_t i = 0; i < set->n; i++)
+        set->slice[i]->is_offered = false;
+}
+
+void gs_ledgers_end(struct gs_ledgers *set)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < set->n; i++) {
+        if (set->slice[i]->is_offered)
+            set->slice[kept++] = set->slice[i];
+        else
+            close_slice(set->slice[i]);
+    }
+    set->n = kept;
+}
+
+static struct gs_ledgers_slice *find(const struct gs_ledgers *set, const struct stat *st)
+{
+    for (uint32_t i = 0; i < set->n; i++) {
+        if (set->slice[i]->arbiter.ledger_dev == st->st_dev &&
+            set->slice[i]->arbiter.ledger_ino == st->st_ino)
+            return set->slice[i];
+    }
+    return NULL;
+}
+
+static int open_slice(struct gs_ledgers *set, int dir_fd, const char *name,
+                      struct gs_ledgers_slice **ret)
+{
+    struct gs_ledgers_slice *s;
+    struct stat st;
+    int fd;
+
+    if (set->n >= GS_BOARD_SLICES)
+        return -E2BIG;
+    fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        (void)close(fd); /* read only */
+        return -EPROTO;
+    }
+    s = calloc(1, sizeof(*s));
+    if (!s) {
+        (void)close(fd); /* read only */
+        return -ENOMEM;
+    }
+    s->fd = fd;
+    s->device = -1;
+    s->arbiter.ledger_dev = st.st_dev;
+    s->arbiter.ledger_ino = st.st_ino;
+    set->slice[set->n++] = s;
+    *ret = s;
+    return 0;
+}
+
+int gs_ledgers_offer(struct gs_ledgers *set, int dir_fd, const char *name,
+                     const struct gs_ledgers_grant *grant)
+{
+    struct gs_ledgers_slice *s;
+    struct stat st;
+    int rc;
+
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return -errno;
+    s = find(set, &st);
+    if (!s) {
+        rc = open_slice(set, dir_fd, name, &s);
+        if (rc < 0)
+            return rc;
+    }
+    s->is_offered = true;
+    s->arbiter.core_bp =
+        grant->core_pct > 0 && grant->core_pct < 100 ? grant->core_pct * 100 : GS_SHARE_ALL_BP;
+    s->arbiter.policy = grant->policy < GS_POLICY_COUNT ? grant->policy : GS_POLICY_FIXED;
+    s->arbiter.is_high = grant->is_high;
+    s->takes_turns = grant->takes_turns;
+    return 0;
+}
+
+static int read_at(int fd, void *buf, size_t n, uint64_t at)
+{
+    ssize_t got;
+
+    do {
+        got = pread(fd, buf, n, (off_t)at);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return -errno;
+    return (size_t)got == n ? 0 : -EPROTO;
+}
+
+static int find_device(const struct gs_ledgers *set, struct gs_ledgers_slice *s)
+{
+    uint32_t n;
+    int rc = gs_ledger_check(s->fd, &n);
+
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        char uuid[sizeof(set->uuid)];
+
+        rc = read_at(s->fd, uuid, sizeof(uuid), gs_ledger_file_bytes(i));
+        if (rc == 0 && strncmp(uuid, set->uuid, sizeof(uuid)) == 0) {
+            s->device = (int32_t)i;
+            return 0;
+        }
+    }
+    return rc == 0 ? -ENODEV : rc;
+}
+
+static int grow(struct gs_ledgers_slice *s, uint32_t n)
+{
+    uint32_t cap = s->cap ? s->cap : 4;
+    struct gs_arbiter_process *process;
+    struct gs_ledgers_note *note;
+
+    while (cap < n)
+        cap *= 2;
+    process = realloc(s->arbiter.process, cap * sizeof(*process));
+    if (process)
+        s->arbiter.process = process;
+    note = realloc(s->note, cap * sizeof(*note));
+    if (note)
+        s->note = note;
+    if (!process || !note)
+        return -ENOMEM;
+    memset(&process[s->cap], 0, (cap - s->cap) * sizeof(*process));
+    memset(&note[s->cap], 0, (cap - s->cap) * sizeof(*note));
+    s->cap = cap;
+    return 0;
+}
+
+/** Pid of who holds the slot's byte; 0 nobody; -1 a process that we cannot name. */
+static int32_t lock_holder(int fd, uint32_t slot)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
+
+    if (fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK)
+        return 0;
+    return lock.l_pid > 0 ? lock.l_pid : -1;
+}
+
+/* As in every reader of ledgers: the byte's lock, or the process with that pid and start time. */
+static bool is_dead(int fd, uint32_t slot, uint64_t owner)
+{
+    uint64_t start;
+    int rc;
+
+    if (lock_holder(fd, slot) != 0)
+        return false;
+    rc = gs_owner_start((uint32_t)(owner >> 32), &start);
+    return rc == -ESRCH || (rc == 0 && (uint32_t)start != (uint32_t)owner);
+}
+
+static void take_slot(struct gs_ledgers_slice *s, uint32_t slot, uint64_t owner,
+                      const struct gs_ledger_use *use, uint64_t now_ns)
+{
+    struct gs_arbiter_process *p = &s->arbiter.process[slot];
+    struct gs_ledgers_note *note = &s->note[slot];
+
+    if (p->owner != owner) {
+        int32_t holder = owner != 0 ? lock_holder(s->fd, slot) : 0;
+
+        gs_arbiter_forget_process(&s->arbiter, p);
+        *note = (struct gs_ledgers_note){.pid = holder > 0 ? holder : (int32_t)(owner >> 32)};
+    }
+    p->owner = owner;
+    if (owner == 0)
+        return;
+    p->active_ns = use->active_ns;
+    p->wait_since_ns = use->wait_since_ns;
+    p->busy_until_ns = use->busy_until_ns;
+    p->managed_bytes = use->managed_bytes;
+    memcpy(p->bin, use->bin, sizeof(p->bin));
+    s->managed_bytes = gs_size_add(s->managed_bytes, use->managed_bytes);
+    if (p->wait_since_ns == 0 && p->busy_until_ns <= now_ns)
+        return;
+    if (now_ns - note->look_ns >= LOOK_NS) {
+        note->look_ns = now_ns;
+        note->is_dead = is_dead(s->fd, slot, owner);
+    }
+    if (note->is_dead)
+        p->wait_since_ns = p->busy_until_ns = 0; /* words that nobody will take back */
+}
+
+static int read_slice(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint64_t now_ns)
+{
+    struct gs_ledger_head head;
+    struct gs_ledger_meter meter;
+    uint64_t at;
+    uint32_t n;
+    int rc = s->device < 0 ? find_device(set, s) : 0;
+
+    if (rc == 0)
+        rc = read_at(s->fd, &head, offsetof(struct gs_ledger_head, reserved), GS_LEDGER_OFFSET);
+    if (rc < 0)
+        return rc;
+    if (head.magic != GS_LEDGER_MAGIC || head.version != GS_LEDGER_VERSION ||
+        head.n_devices > GS_LEDGER_DEVICES || (uint32_t)s->device >= head.n_devices)
+        return -EPROTO;
+    n = head.slot_high < GS_LEDGER_SLOTS ? (uint32_t)head.slot_high : GS_LEDGER_SLOTS;
+    at = gs_ledger_file_bytes((uint32_t)s->device);
+    if (n > s->cap)
+        rc = grow(s, n);
+    if (rc == 0)
+        rc = read_at(s->fd, set->slot, n * sizeof(set->slot[0]),
+                     GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot));
+    if (rc == 0)
+        rc = read_at(s->fd, set->use, n * sizeof(set->use[0]),
+                     at + offsetof(struct gs_ledger_device, use));
+    if (rc == 0)
+        rc = read_at(s->fd, &meter, sizeof(meter), at + offsetof(struct gs_ledger_device, meter));
+    if (rc < 0)
+        return rc;
+    s->refund_seen_ns = meter.refund_seen_ns <= REFUND_MAX ? meter.refund_seen_ns : 0;
+    for (uint32_t i = 0; i < n; i++)
+        take_slot(s, i, set->slot[i].owner, &set->use[i], now_ns);
+    /* a ledger that shrinks is damaged; its processes end as far as we are concerned */
+    for (uint32_t i = n; i < s->arbiter.n_processes; i++)
+        gs_arbiter_forget_process(&s->arbiter, &s->arbiter.process[i]);
+    s->arbiter.n_processes = n;
+    return 0;
+}
+
+void gs_ledgers_read(struct gs_ledgers *set, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < set->n; i++) {
+        struct gs_ledgers_slice *s = set->slice[i];
+
+        s->managed_bytes = 0;
+        if (read_slice(set, s, now_ns) == 0)
+            continue;
+        for (uint32_t j = 0; j < s->arbiter.n_processes; j++)
+            gs_arbiter_forget_process(&s->arbiter, &s->arbiter.process[j]);
+        s->arbiter.n_processes = 0;
+        s->device = -1; /* look at all of it again next time */
+    }
+}
+
+static uint64_t sum(int fd, uint64_t *buf, uint32_t n, uint64_t at)
+{
+    uint64_t total = 0;
+
+    if (read_at(fd, buf, n * sizeof(*buf), at) != 0)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        total = gs_size_add(total, buf[i]);
+    return total;
+}
+
+void gs_ledgers_read_memory(struct gs_ledgers *set)
+{
+    uint64_t buf[GS_LEDGER_SLOTS > GS_LEDGER_SHARES ? GS_LEDGER_SLOTS : GS_LEDGER_SHARES];
+
+    for (uint32_t i = 0; i < set->n; i++) {
+        struct gs_ledgers_slice *s = set->slice[i];
+        uint32_t n = s->arbiter.n_processes;
+        uint64_t at, all;
+
+        s->fixed_bytes = 0;
+        if (s->device < 0)
+            continue;
+        at = gs_ledger_file_bytes((uint32_t)s->device);
+        all = sum(s->fd, buf, n, at + offsetof(struct gs_ledger_device, held));
+        all = gs_size_add(all, sum(s->fd, buf, n, at + offsetof(struct gs_ledger_device, extra)));
+        all = gs_size_add(all, sum(s->fd, buf, GS_LEDGER_SHARES,
+                                   at + offsetof(struct gs_ledger_device, share_bytes)));
+        s->fixed_bytes = all > s->managed_bytes ? all - s->managed_bytes : 0;
+    }
+}
+
+bool gs_ledgers_knows(const struct gs_ledgers *set, uint32_t pid)
+{
+    for (uint32_t i = 0; i < set->n; i++) {
+        const struct gs_ledgers_slice *s = set->slice[i];
+
+        if (!gs_arbiter_is_reporting(&s->arbiter))
+            continue;
+        for (uint32_t j = 0; j < s->arbiter.n_processes; j++) {
+            if (s->arbiter.process[j].owner != 0 && s->note[j].pid > 0 &&
+                (uint32_t)s->note[j].pid == pid)
+                return true;
+        }
+    }
+    return false;
+}
+
+bool gs_ledgers_is_needed(const struct gs_ledgers *set)
+{
+    for (uint32_t i = 0; i < set->n; i++) {
+        if (gs_arbiter_is_reporting(&set->slice[i]->arbiter) || set->slice[i]->takes_turns)
+            return true;
+    }
+    return false;
+}
