@@ -2,7 +2,9 @@
 
 A cell of the grid is one slice: a share, a kernel length, a way of launching, a number of processes. It runs on a card
 of its own; the card is asked every 50 ms how much of its time the slice has had (bench/limiter_judge.py says what
-becomes of that). What is expected is the share, or what the same program reaches without a hook where that is less.
+becomes of that). What is expected is the share, or what the same program reaches without a hook where that is less:
+programs that wait after each short kernel cannot fill a card, and how far they get depends on the machine at that
+moment, so that a twin without a hook runs beside such a cell, on a card of its own.
 Cells sleep most of the time and run side by side. Costs are measured afterwards, alone, in interleaved pairs.
 
   settled  a slice is settled from the first sample on from which every 1 s window that begins within the next second
@@ -23,16 +25,16 @@ import threading
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import limiter_judge as judge  # noqa: E402
-from limiter_cards import BUILD, CLIENT, STAGE, Cards, end, now, reports  # noqa: E402
+from limiter_cards import BUILD, CLIENT, STAGE, Cards, now, reports  # noqa: E402
 
 BURSTY = "k20us,k100us,k500us,k2ms,k10ms,k50ms"
-#        name: (kernels, longest in seconds, extra options, how much of the machine a cell takes)
+#        name: (kernels, longest in seconds, extra options)
 KERNELS = {
-    "20us": ("k20us", 20e-6, [], 3),
-    "1ms": ("k1ms", 1e-3, [], 1),
-    "50ms": ("k50ms", 50e-3, [], 1),
-    "bursty": (BURSTY, 50e-3, ["--bursty", "7"], 1),
-    "1s": ("k1s", 1.0, [], 1),
+    "20us": ("k20us", 20e-6, []),
+    "1ms": ("k1ms", 1e-3, []),
+    "50ms": ("k50ms", 50e-3, []),
+    "bursty": (BURSTY, 50e-3, ["--bursty", "7"]),
+    "1s": ("k1s", 1.0, []),
 }
 SHARES = (10, 30, 50, 70, 90)
 MODES = ("stream", "graph", "sync")
@@ -46,7 +48,7 @@ SHORT = [
     ("bursty", 10, "sync", 1), ("bursty", 30, "stream", 4), ("bursty", 50, "stream", 1), ("bursty", 70, "graph", 2),
     ("bursty", 90, "graph", 1),
 ]
-CELL_S, BARE_S, LONG_KERNELS = 11.8, 3.0, 25
+CELL_S, LONG_KERNELS = 11.8, 25
 
 
 def say(text):
@@ -72,44 +74,49 @@ class Seats:
 
 
 def client_options(kernel, mode, processes, seconds):
-    names, _, extra, _ = KERNELS[kernel]
+    names, _, extra = KERNELS[kernel]
     return ["--kernels", names, "--mode", mode, "--processes", str(processes), "--seconds", str(seconds), *extra]
 
 
-def bare_rate(kernel, mode, processes):
-    """Share of the card that the program reaches when nothing holds it."""
-    with Cards() as cards:
-        watch = cards.watch()
-        cards.bare("bare", *client_options(kernel, mode, processes, BARE_S + 1.5))
-        if not watch.until_used("bare", 1e-6, 30):
-            raise RuntimeError("the bare program never came onto the card")
-        start = judge.begin(watch.curve("bare"))
-        watch.until_time(start + BARE_S + 0.6, 30)
-        shares = [share for _, share in judge.windows(watch.curve("bare"), start + 0.3, BARE_S)]
-        return min(1.0, statistics.mean(shares))
+def has_twin(kernel, mode):
+    return kernel == "bursty" or (mode == "sync" and kernel in ("20us", "1ms"))
 
 
-def run_cell(kernel, share, mode, processes, bare):
-    _, longest, _, _ = KERNELS[kernel]
-    target = min(share / 100, bare)
-    seconds = (LONG_KERNELS + processes) / target + 2 if longest >= 1 else CELL_S
-    out = {"kernel": kernel, "share_pct": share, "mode": mode, "processes": processes, "bare_share": round(bare, 4),
-           "target": round(target, 4)}
-    with Cards() as cards:
-        watch = cards.watch()
-        p = cards.slice("cell", ["--cores", share], *client_options(kernel, mode, processes, seconds + 2))
-        if not watch.until_used("cell", 1e-6, 30):
-            end(p)
-            raise RuntimeError(f"{out}: the slice never came onto the card")
-        start = judge.begin(watch.curve("cell"))
+def sampled(cards, options, held):
+    """Start a program on the cards, under a slice's options or bare. (watch, moment of its first work)."""
+    watch = cards.watch()
+    if held:
+        cards.slice("cell", held, *options)
+    else:
+        cards.bare("cell", *options)
+    if not watch.until_used("cell", 1e-6, 30):
+        raise RuntimeError("never came onto the card")
+    return watch, judge.begin(watch.curve("cell"))
+
+
+def run_cell(kernel, share, mode, processes):
+    _, longest, _ = KERNELS[kernel]
+    seconds = (LONG_KERNELS + processes) * 100 / share + 2 if longest >= 1 else CELL_S
+    options = client_options(kernel, mode, processes, seconds + 4)
+    out = {"kernel": kernel, "share_pct": share, "mode": mode, "processes": processes}
+    twin = None
+    with Cards() as cards, Cards() as others:
+        if has_twin(kernel, mode):
+            twin = sampled(others, options, None)
+        watch, start = sampled(cards, options, ["--cores", str(share)])
         watch.until_time(start + seconds, seconds + 30)
+        if twin:
+            twin[0].until_time(watch.rows[-1][0] + 0.2, 10)
+            twin = twin[0].curve("cell")
         curve = watch.curve("cell")
+    if twin:
+        out["bare_share"] = judge.windows(twin, start + 0.5, 10.0)[0][1]
     if longest >= 1:
-        error, settled = judge.long_kernels(curve, start, longest, target)
+        error, settled = judge.long_kernels(curve, start, longest, share / 100)
         out |= {"error_20_kernels_points": error, "settled_kernel": settled or 1e6,
                 "holds": error <= 1 and settled is not None and settled <= 3}
     else:
-        out |= judge.case(curve, target, longest)
+        out |= judge.case(curve, judge.expected(share / 100, twin), longest)
         out["holds"] = (out["error_10s_points"] <= 1 and out["settle_ms"] <= 500 and
                         out["p95_error_1s_points"] <= out["bound_1s_points"])
     return {k: round(v, 4) if isinstance(v, float) else v for k, v in out.items()}, curve
@@ -131,19 +138,17 @@ def in_parallel(jobs, seats):
 
 
 def grid(cells, seats, raw):
-    def weight(kernel, processes):
-        return min(seats, KERNELS[kernel][3] * (1 if kernel != "20us" else max(1, processes // 2)))
+    def weight(kernel, mode, processes):
+        if kernel == "20us":
+            return min(seats, 3 * max(2 if mode == "sync" else 1, processes // 2))
+        return 2 if has_twin(kernel, mode) else 1
 
-    kinds = sorted({(kernel, mode, processes) for kernel, _, mode, processes in cells if kernel != "1s"})
-    say(f"{len(kinds)} programs without a hook")
-    rates = in_parallel([(weight(k, n), lambda k=k, m=m, n=n: bare_rate(k, m, n)) for k, m, n in kinds], seats)
-    bare = dict(zip(kinds, rates))
     say(f"{len(cells)} cells")
 
     def one(cell):
         kernel, share, mode, processes = cell
         try:
-            row, curve = run_cell(kernel, share, mode, processes, bare.get((kernel, mode, processes), 1.0))
+            row, curve = run_cell(kernel, share, mode, processes)
         except (RuntimeError, ValueError) as e:
             row, curve = {"kernel": kernel, "share_pct": share, "mode": mode, "processes": processes, "holds": False,
                           "failed": str(e)}, []
@@ -151,7 +156,7 @@ def grid(cells, seats, raw):
         raw["-".join(map(str, cell))] = curve
         return row
 
-    return in_parallel([(weight(c[0], c[3]), lambda c=c: one(c)) for c in cells], seats)
+    return in_parallel([(weight(c[0], c[2], c[3]), lambda c=c: one(c)) for c in cells], seats)
 
 
 def summary(cases):

@@ -31,8 +31,28 @@ def windows(curve, start, length):
     return out
 
 
+def used_at(curve, t):
+    """Card time until `t`, between samples by the rule of three: for a program whose load is steady."""
+    i = bisect.bisect_left(curve, (t,))
+    if i == 0 or i == len(curve):
+        raise ValueError("not sampled then")
+    (t0, before), (t1, after) = curve[i - 1], curve[i]
+    return before + (after - before) * (t - t0) / (t1 - t0)
+
+
+def expected(share, twin):
+    """Target of a window: the share, or what a twin that nothing holds had of its own card in the same window."""
+    if twin is None:
+        return lambda start, length: share
+
+    def target(start, length):
+        return min(share, (used_at(twin, start + length) - used_at(twin, start)) / length)
+
+    return target
+
+
 def errors(curve, start, length, target):
-    return [abs(share - target) * 100 for _, share in windows(curve, start, length)]
+    return [abs(share - target(t, length)) * 100 for t, share in windows(curve, start, length)]
 
 
 def quantile(values, q):
@@ -46,7 +66,7 @@ def settle(curve, start, target, bound, length=1.0):
     is off by `bound` points at most; None: never. What comes later is judged by the quantile over all windows."""
     seen = windows(curve, start, length)
     for t, _ in seen:
-        if all(abs(share - target) * 100 <= bound for s, share in seen if t <= s < t + 1.0):
+        if all(abs(share - target(s, length)) * 100 <= bound for s, share in seen if t <= s < t + 1.0):
             return max(0.0, t - start)
     return None
 
@@ -80,7 +100,7 @@ def long_kernels(curve, start, piece, target, count=20, within=3):
 
 
 def case(curve, target, kernel_s, seconds=10.0, settle_allowed=0.5):
-    """The figures of one cell of the grid. Bound of a 1 s window: 3 points for kernels up to 1 ms, else one kernel's
+    """The figures of one cell of the grid; `target` is made by expected(). Bound of a 1 s window: 3 points for kernels up to 1 ms, else one kernel's
     length and 1 point."""
     start = begin(curve)
     bound = 3.0 if kernel_s <= 1e-3 else kernel_s * 100 + 1.0

@@ -23,22 +23,27 @@ def kernels(length, share, count, start=100.0, every=0.05, first_extra=0.0):
 
 
 def test_a_steady_share_has_no_error():
-    row = judge.case(steady(0.3), 0.3, 1e-3)
+    row = judge.case(steady(0.3), judge.expected(0.3, None), 1e-3)
     assert row["error_10s_points"] == pytest.approx(0, abs=1e-6)
     assert row["p95_error_1s_points"] == pytest.approx(0, abs=1e-6)
     assert row["share_10s"] == pytest.approx(0.3)
 
 
 def test_a_wrong_share_is_off_by_the_difference():
-    row = judge.case(steady(0.35), 0.3, 1e-3)
+    row = judge.case(steady(0.35), judge.expected(0.3, None), 1e-3)
     assert row["error_10s_points"] == pytest.approx(5)
     assert row["settle_ms"] == judge.NEVER_MS
+
+
+def test_who_cannot_use_the_share_is_measured_against_a_twin():
+    row = judge.case(steady(0.25), judge.expected(0.3, steady(0.25)), 1e-3)
+    assert row["error_10s_points"] == pytest.approx(0, abs=1e-6) and row["settle_ms"] < 51
 
 
 def test_settling_is_when_the_windows_hold():
     # the whole card for 400 ms, then 30 %
     curve = [(100 + i * 0.05, min(i * 0.05, 0.4) + max(0.0, i * 0.05 - 0.4) * 0.3) for i in range(260)]
-    settled = judge.settle(curve, 100.0, 0.3, 3.0)
+    settled = judge.settle(curve, 100.0, judge.expected(0.3, None), 3.0)
     # a window that begins at s has (0.4 - s) x 0.7 too much: within three points from s = 0.357 on
     assert settled == pytest.approx(0.4, abs=0.051)
 
