@@ -32,14 +32,15 @@ class Watch:
     def _read(self):
         for line in self.process.stdout:
             row = json.loads(line)
-            used = {(g["name"], c["index"]): c["busy_ns"] / 1e9 for g in row["groups"] for c in g["cards"]}
+            used = {(g["name"], c["index"]): (c["t_ns"] / 1e9, c["busy_ns"] / 1e9) for g in row["groups"]
+                    for c in g["cards"]}
             with self.changed:
                 self.rows.append((row["now_ns"] / 1e9, used))
                 self.changed.notify_all()
 
     def curve(self, group, card=0):
         with self.changed:
-            return [(t, used.get((group, card), 0.0)) for t, used in self.rows]
+            return [used.get((group, card), (t, 0.0)) for t, used in self.rows]
 
     def until(self, ready, timeout):
         """Wait until ready(rows) says yes; False when time ran out."""
@@ -48,7 +49,7 @@ class Watch:
 
     def until_used(self, group, seconds, timeout, card=0):
         """Wait until the group has had so much card time."""
-        return self.until(lambda rows: rows and rows[-1][1].get((group, card), 0.0) >= seconds, timeout)
+        return self.until(lambda rows: rows and rows[-1][1].get((group, card), (0, 0.0))[1] >= seconds, timeout)
 
     def until_time(self, t, timeout):
         return self.until(lambda rows: rows and rows[-1][0] >= t, timeout)

@@ -11,6 +11,8 @@
  *                     launching-callback   as callback; the host function tries to launch too
  *                     never    wait for nothing, ever
  *   --api NAME        kernel ex coop grid ptsz ex-ptsz
+ *   --blocks N        in a grid; without it as many as fill the card, so that kernels do not
+ * overlap
  *   --batch N         launches in a batch; default: about 10 ms of them
  *   --bursty SEED     random kernels, random batches, random pauses of the program
  *   --seconds S, --count N   end after so long, or so many launches of a thread
@@ -19,9 +21,13 @@
  *   --device N
  *   --no-events       make none of one's own: for sync, callback and never
  *   --forked-launch   a forked child of a process that uses the driver tries to launch
+ *   --until-term      go on until SIGTERM, then report
+ *   --own-waits       of the longest launch, leave out what its thread was ready to run and had no
+ *                     processor; the longest such time is reported too
  *   --ready FD        write a byte there when the first launch of a process went out
  */
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -53,7 +59,7 @@ struct options {
     enum mode mode;
     uint32_t batch, streams, threads, processes, requests;
     uint64_t seconds_ns, count, think_us, seed;
-    bool bursty, forked_launch, no_events;
+    bool bursty, forked_launch, no_events, until_term, own_waits;
     int device, ready;
 };
 
@@ -66,7 +72,8 @@ struct slot {
 
 struct worker {
     pthread_t thread;
-    uint64_t rng, launches, start_ns, end_ns, longest_ns, refused;
+    uint64_t rng, launches, start_ns, end_ns, longest_ns, refused, delay_ns, longest_delay_ns;
+    int schedstat;
     uint32_t turn; /* of kernels and streams */
     double card_ms;
     CUstream stream[STREAMS_MAX];
@@ -78,8 +85,9 @@ struct worker {
 };
 
 static struct options opt = {.streams = 0, .threads = 1, .processes = 1, .ready = -1};
-static struct load load;
+static struct load load = {.blocks = LOAD_BLOCKS};
 static uint64_t deadline_ns;
+static volatile sig_atomic_t is_told_to_end;
 static double wall_us[REQUESTS_MAX], card_us[REQUESTS_MAX];
 
 static uint64_t rnd(struct worker *w, uint64_t n)
@@ -113,10 +121,31 @@ static uint32_t batch_size(struct worker *w)
     return (uint32_t)(BATCH_NS / load.ns[0]);
 }
 
+/* How long the thread has been ready to run without a processor, so far. */
+static uint64_t delay_of(const struct worker *w)
+{
+    char text[96] = "";
+    char *end;
+
+    if (!opt.own_waits || pread(w->schedstat, text, sizeof(text) - 1, 0) <= 0)
+        return 0;
+    (void)strtoull(text, &end, 10);
+    return strtoull(end, NULL, 10);
+}
+
+static uint64_t before_launch(struct worker *w)
+{
+    w->delay_ns = delay_of(w);
+    return load_now();
+}
+
 static void note_launch(struct worker *w, uint64_t before, uint32_t n)
 {
-    uint64_t took = load_now() - before;
+    uint64_t took = load_now() - before, delay = delay_of(w) - w->delay_ns;
 
+    if (delay > w->longest_delay_ns)
+        w->longest_delay_ns = delay;
+    took -= delay < took ? delay : took;
     if (took > w->longest_ns)
         w->longest_ns = took;
     if (w->launches == 0 && opt.ready >= 0)
@@ -126,7 +155,7 @@ static void note_launch(struct worker *w, uint64_t before, uint32_t n)
 
 static void launch_one(struct worker *w, CUstream stream)
 {
-    uint64_t before = load_now();
+    uint64_t before = before_launch(w);
 
     load_must(load_launch(&load, next_kernel(w), stream), "launch");
     note_launch(w, before, 1);
@@ -195,7 +224,7 @@ static void batch(struct worker *w, CUstream stream)
 {
     if (opt.mode == GRAPH) {
         uint32_t g = opt.bursty ? (uint32_t)rnd(w, w->n_graphs) : 0;
-        uint64_t before = load_now();
+        uint64_t before = before_launch(w);
 
         load_must(load.drv.graph_launch(w->graph[g], stream), "cuGraphLaunch");
         note_launch(w, before, w->graph_launches[g]);
@@ -213,7 +242,7 @@ static void batch(struct worker *w, CUstream stream)
 
 static bool is_over(const struct worker *w)
 {
-    if (opt.count != 0 && w->launches >= opt.count)
+    if (is_told_to_end != 0 || (opt.count != 0 && w->launches >= opt.count))
         return true;
     return deadline_ns != 0 && load_now() >= deadline_ns;
 }
@@ -282,6 +311,7 @@ static void *work(void *arg)
     float ms = 0;
 
     load_must(load.drv.set(load.ctx), "cuCtxSetCurrent");
+    w->schedstat = opt.own_waits ? open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC) : -1;
     prepare(w);
     w->start_ns = load_now();
     if (!opt.no_events)
@@ -315,7 +345,7 @@ static void print_list(const char *key, const double *v)
 
 static void print_report(const struct worker *w)
 {
-    uint64_t launches = 0, start = UINT64_MAX, end = 0, longest = 0, refused = 0;
+    uint64_t launches = 0, start = UINT64_MAX, end = 0, longest = 0, refused = 0, delay = 0;
     struct timespec cpu;
 
     for (uint32_t i = 0; i < opt.threads; i++) {
@@ -324,13 +354,14 @@ static void print_report(const struct worker *w)
         start = w[i].start_ns < start ? w[i].start_ns : start;
         end = w[i].end_ns > end ? w[i].end_ns : end;
         longest = w[i].longest_ns > longest ? w[i].longest_ns : longest;
+        delay = w[i].longest_delay_ns > delay ? w[i].longest_delay_ns : delay;
     }
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     printf("{\"pid\":%d,\"launches\":%llu,\"start_ns\":%llu,\"end_ns\":%llu,\"card_ms\":%.3f,"
-           "\"longest_launch_ns\":%llu,\"refused\":%llu,\"cpu_ns\":%llu",
+           "\"longest_launch_ns\":%llu,\"longest_delay_ns\":%llu,\"refused\":%llu,\"cpu_ns\":%llu",
            getpid(), (unsigned long long)launches, (unsigned long long)start,
            (unsigned long long)end, w[0].card_ms, (unsigned long long)longest,
-           (unsigned long long)refused,
+           (unsigned long long)delay, (unsigned long long)refused,
            (unsigned long long)cpu.tv_sec * 1000000000u + (unsigned long long)cpu.tv_nsec);
     if (opt.requests != 0) {
         print_list("wall_us", wall_us);
@@ -354,10 +385,18 @@ static void launch_in_child(void)
     printf("{\"child_status\":%d}\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
+static void on_term(int sig)
+{
+    (void)sig;
+    is_told_to_end = 1;
+}
+
 static int run_process(uint32_t index)
 {
     static struct worker worker[THREADS_MAX];
 
+    if (opt.until_term)
+        (void)signal(SIGTERM, on_term);
     load_open(&load, opt.device);
     if (opt.seconds_ns != 0)
         deadline_ns = load_now() + opt.seconds_ns;
@@ -422,6 +461,12 @@ static void take_option(int c, const char *text)
     case 't':
         opt.think_us = strtoull(text, NULL, 10);
         return;
+    case 'u':
+        opt.until_term = true;
+        return;
+    case 'w':
+        opt.own_waits = true;
+        return;
     case 'n':
         opt.no_events = true;
         return;
@@ -445,6 +490,9 @@ static void take_size(int c, const char *text)
     case 'b':
         opt.batch = small(text, 100000);
         return;
+    case 'G':
+        load.blocks = small(text, 1u << 20);
+        return;
     case 'S':
         opt.streams = small(text, STREAMS_MAX);
         return;
@@ -462,15 +510,17 @@ static void take_size(int c, const char *text)
     }
 }
 
-static const struct option options[] = {{"kernels", 1, NULL, 'k'},  {"mode", 1, NULL, 'm'},
-                                        {"api", 1, NULL, 'a'},      {"batch", 1, NULL, 'b'},
-                                        {"bursty", 1, NULL, 'y'},   {"seconds", 1, NULL, 's'},
-                                        {"count", 1, NULL, 'c'},    {"streams", 1, NULL, 'S'},
-                                        {"threads", 1, NULL, 'T'},  {"processes", 1, NULL, 'P'},
-                                        {"requests", 1, NULL, 'R'}, {"think-us", 1, NULL, 't'},
-                                        {"device", 1, NULL, 'd'},   {"forked-launch", 0, NULL, 'f'},
-                                        {"ready", 1, NULL, 'e'},    {"no-events", 0, NULL, 'n'},
-                                        {NULL, 0, NULL, 0}};
+static const struct option options[] = {
+    {"kernels", 1, NULL, 'k'},   {"mode", 1, NULL, 'm'},
+    {"api", 1, NULL, 'a'},       {"batch", 1, NULL, 'b'},
+    {"bursty", 1, NULL, 'y'},    {"seconds", 1, NULL, 's'},
+    {"count", 1, NULL, 'c'},     {"streams", 1, NULL, 'S'},
+    {"threads", 1, NULL, 'T'},   {"processes", 1, NULL, 'P'},
+    {"requests", 1, NULL, 'R'},  {"think-us", 1, NULL, 't'},
+    {"device", 1, NULL, 'd'},    {"forked-launch", 0, NULL, 'f'},
+    {"ready", 1, NULL, 'e'},     {"blocks", 1, NULL, 'G'},
+    {"no-events", 0, NULL, 'n'}, {"until-term", 0, NULL, 'u'},
+    {"own-waits", 0, NULL, 'w'}, {NULL, 0, NULL, 0}};
 
 static int run_all(void)
 {

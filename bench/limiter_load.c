@@ -117,7 +117,7 @@ static void load_module(struct load *l)
     load_must(l->drv.load(&module, ptx), "cuModuleLoadData");
     for (uint32_t i = 0; i < l->n; i++) {
         load_must(l->drv.function(&l->fn[i], module, l->name[i]), "cuModuleGetFunction");
-        load_must(l->drv.block_shape(l->fn[i], 1, 1, 1), "cuFuncSetBlockShape");
+        load_must(l->drv.block_shape(l->fn[i], LOAD_THREADS, 1, 1), "cuFuncSetBlockShape");
     }
 }
 
@@ -138,9 +138,11 @@ CUresult load_launch(const struct load *l, uint32_t i, CUstream stream)
 {
     const struct load_driver *d = &l->drv;
     CUfunction f = l->fn[i];
-    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1};
+    CUlaunchConfig config = {.gridDimX = l->blocks, .gridDimY = 1, .gridDimZ = 1, .blockDimY = 1};
+    unsigned n = l->blocks;
 
-    config.blockDimY = config.blockDimZ = 1;
+    config.blockDimX = LOAD_THREADS;
+    config.blockDimZ = 1;
     config.hStream = stream;
     switch (l->api) {
     case API_EX:
@@ -148,13 +150,13 @@ CUresult load_launch(const struct load *l, uint32_t i, CUstream stream)
     case API_EX_PTSZ:
         return d->launch_ex_ptsz(&config, f, NULL, NULL);
     case API_COOPERATIVE:
-        return d->launch_coop(f, 1, 1, 1, 1, 1, 1, 0, stream, NULL);
+        return d->launch_coop(f, n, 1, 1, LOAD_THREADS, 1, 1, 0, stream, NULL);
     case API_GRID:
-        return d->launch_grid(f, 1, 1, stream);
+        return d->launch_grid(f, (int)n, 1, stream);
     case API_PTSZ:
-        return d->launch_ptsz(f, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+        return d->launch_ptsz(f, n, 1, 1, LOAD_THREADS, 1, 1, 0, stream, NULL, NULL);
     case API_KERNEL:
     default:
-        return d->launch(f, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+        return d->launch(f, n, 1, 1, LOAD_THREADS, 1, 1, 0, stream, NULL, NULL);
     }
 }

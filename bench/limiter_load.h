@@ -10,6 +10,8 @@
 #include "vendors/nvidia/abi/cuda_work_types.h"
 
 #define LOAD_KERNELS 16u
+#define LOAD_THREADS 256u  /* of a block */
+#define LOAD_BLOCKS  4096u /* fill any card */
 
 enum load_api { API_KERNEL, API_EX, API_COOPERATIVE, API_GRID, API_PTSZ, API_EX_PTSZ, API_COUNT };
 
@@ -55,6 +57,7 @@ struct load {
     uint64_t ns[LOAD_KERNELS];
     CUfunction fn[LOAD_KERNELS];
     enum load_api api;
+    unsigned blocks; /**< of a grid */
 };
 
 /** CLOCK_MONOTONIC, nanoseconds. */

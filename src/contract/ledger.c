@@ -92,6 +92,17 @@ static int32_t lock_holder(int fd, uint32_t slot)
     return fl.l_pid > 0 ? (int32_t)fl.l_pid : -1;
 }
 
+/** The status word of HAMi's region, which anybody of the slice may write. */
+static void read_status(int fd, struct gs_ledger_snapshot *snap, uint32_t slot)
+{
+    int32_t status;
+
+    if (read_at(fd, &status, sizeof(status),
+                offsetof(struct gs_hami_region, slot) + slot * sizeof(struct gs_hami_slot) +
+                    offsetof(struct gs_hami_slot, status)) == 0)
+        snap->is_suspended[slot] = status == GS_HAMI_SUSPENDED;
+}
+
 static void test_slots(int fd, struct gs_ledger_snapshot *snap)
 {
     for (uint32_t i = 0; i < snap->n_slots; i++) {
@@ -105,6 +116,8 @@ static void test_slots(int fd, struct gs_ledger_snapshot *snap)
         rc = gs_owner_start((uint32_t)(owner >> 32), &start);
         snap->is_live[i] = snap->holder_pid[i] != 0 || (rc < 0 && rc != -ESRCH) ||
                            (rc == 0 && (uint32_t)start == (uint32_t)owner);
+        if (snap->is_live[i])
+            read_status(fd, snap, i);
     }
 }
 
@@ -249,6 +262,7 @@ int gs_ledger_read(int fd, struct gs_ledger_snapshot *ret)
     ret->refusals = head.refusals;
     ret->unmatched = head.unmatched;
     ret->created_ns = head.created_ns;
+    ret->suspended = head.suspended;
     rc = read_at(fd, ret->slot, sizeof(ret->slot),
                  GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot));
     if (rc == 0)

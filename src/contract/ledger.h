@@ -239,6 +239,8 @@ struct gs_ledger_snapshot {
     uint64_t refusals;
     uint64_t unmatched;
     uint64_t created_ns;
+    uint64_t suspended;                    /**< not 0: the slice is */
+    uint8_t is_suspended[GS_LEDGER_SLOTS]; /**< 1: a live slot whose status says so */
     uint8_t is_live[GS_LEDGER_SLOTS]; /**< 1: claimed, and its byte is locked or its process runs */
     /** Pid of the byte's lock as the reader's pid namespace has it; 0 unlocked, -1 it cannot be
      * named. */

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "apps/gpuslice/slice.h"
@@ -33,15 +35,12 @@ static void free_snapshot(struct gs_ledger_snapshot **snapshot)
     *snapshot = NULL;
 }
 
-static int read_snapshot(int dir_fd, struct gs_ledger_snapshot **ret, struct gs_err *err)
+static int read_snapshot(int fd, struct gs_ledger_snapshot **ret, struct gs_err *err)
 {
-    GS_CLEANUP(free_snapshot) struct gs_ledger_snapshot *snapshot = NULL;
-    GS_CLEANUP(gs_file_close) int fd = open_ledger(dir_fd, err);
+    GS_CLEANUP(free_snapshot)
+    struct gs_ledger_snapshot *snapshot = malloc(sizeof(*snapshot));
     int rc;
 
-    if (fd < 0)
-        return fd;
-    snapshot = malloc(sizeof(*snapshot));
     if (!snapshot)
         return gs_err_set(err, -ENOMEM, "out of memory");
     rc = gs_ledger_read(fd, snapshot);
@@ -65,28 +64,66 @@ static void add_process(const struct gs_ledger_snapshot *snapshot, uint32_t slot
         p->used_bytes = gs_size_add(p->used_bytes, snapshot->device[i].slot_bytes[slot]);
 }
 
+static void add_device(int fd, const struct gs_ledger_snapshot *snapshot, uint32_t i,
+                       struct gs_book *book)
+{
+    struct gs_book_device *d = &book->device[book->n_devices++];
+
+    memcpy(d->uuid, snapshot->device[i].uuid, sizeof(d->uuid));
+    d->limit_bytes = snapshot->device[i].limit_bytes;
+    d->used_bytes = snapshot->device[i].used_bytes;
+    (void)!gs_meter_read(fd, snapshot, i, book->read_ns, &d->meter); /* else as if nothing ran */
+}
+
+static void add_processes(const struct gs_ledger_snapshot *snapshot, struct gs_book *book)
+{
+    size_t n_suspended = 0;
+
+    for (uint32_t i = 0; i < snapshot->n_slots; i++) {
+        if (!snapshot->is_live[i])
+            continue;
+        add_process(snapshot, i, book);
+        n_suspended += snapshot->is_suspended[i];
+    }
+    book->is_suspended =
+        book->n_processes > 0 ? n_suspended == book->n_processes : snapshot->suspended != 0;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+
+    (void)clock_gettime(clock, &t); /* cannot fail with these clocks */
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 int gs_book_read(int dir_fd, struct gs_book *ret_book, struct gs_err *err)
 {
     GS_CLEANUP(free_snapshot) struct gs_ledger_snapshot *snapshot = NULL;
+    GS_CLEANUP(gs_file_close) int fd = open_ledger(dir_fd, err);
+    struct stat st;
+    uint64_t now;
     int rc;
 
     memset(ret_book, 0, sizeof(*ret_book));
-    rc = read_snapshot(dir_fd, &snapshot, err);
+    if (fd < 0)
+        return fd;
+    rc = read_snapshot(fd, &snapshot, err);
     if (rc != 0 || !snapshot)
         return rc;
     ret_book->process = calloc(GS_LEDGER_SLOTS, sizeof(*ret_book->process));
     if (!ret_book->process)
         return gs_err_set(err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < snapshot->n_devices; i++) {
-        struct gs_book_device *d = &ret_book->device[ret_book->n_devices++];
-
-        memcpy(d->uuid, snapshot->device[i].uuid, sizeof(d->uuid));
-        d->limit_bytes = snapshot->device[i].limit_bytes;
-        d->used_bytes = snapshot->device[i].used_bytes;
+    ret_book->read_ns = clock_ns(CLOCK_MONOTONIC);
+    now = clock_ns(CLOCK_REALTIME);
+    ret_book->age_ns = now > snapshot->created_ns ? now - snapshot->created_ns : 0;
+    if (fstat(fd, &st) == 0) {
+        ret_book->file_dev = st.st_dev;
+        ret_book->file_ino = st.st_ino;
     }
-    for (uint32_t i = 0; i < snapshot->n_slots; i++)
-        if (snapshot->is_live[i])
-            add_process(snapshot, i, ret_book);
+    for (uint32_t i = 0; i < snapshot->n_devices; i++)
+        add_device(fd, snapshot, i, ret_book);
+    add_processes(snapshot, ret_book);
     ret_book->refusals = snapshot->refusals;
     return 0;
 }

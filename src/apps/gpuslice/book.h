@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "contract/ledger.h"
+#include "contract/meter.h"
 #include "core/cleanup.h"
 
 struct gs_err;
@@ -14,6 +15,7 @@ struct gs_book_device {
     char uuid[96];
     uint64_t limit_bytes; /**< UINT64_MAX none */
     uint64_t used_bytes;  /**< live processes and shares */
+    struct gs_meter meter;
 };
 
 struct gs_book_process {
@@ -28,6 +30,11 @@ struct gs_book {
     struct gs_book_process *process; /**< the live ones; heap */
     size_t n_processes;
     uint64_t refusals;
+    uint64_t age_ns;   /**< since the ledger was made */
+    uint64_t read_ns;  /**< CLOCK_MONOTONIC of the reading */
+    uint64_t file_dev; /**< the ledger's identity, by which boards name the slice */
+    uint64_t file_ino;
+    bool is_suspended; /**< each live process, or, without any, the slice */
 };
 
 /** Read the ledger in a slice's folder. Returns 0; -ENOENT there is none yet; -EBADMSG it is not

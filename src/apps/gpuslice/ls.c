@@ -43,7 +43,7 @@ static int write_table(const struct gs_view *view, struct gs_buf *buf)
         if (s->slice->uid != geteuid())
             continue;
         gs_table_add(&table, s->slice->name);
-        gs_table_add(&table, gs_slice_state_text(s->slice->state));
+        gs_table_add(&table, gs_view_state_text(s));
         add_devices(&table, s);
         gs_table_addf(&table, "%zu", s->n_processes);
         gs_table_addf(&table, "%d", s->slice->owner_pid);

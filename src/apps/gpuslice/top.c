@@ -19,6 +19,7 @@
 #include "base/table.h"
 
 #define BAR_WIDTH 20
+#define PACE_MS   250 /* between the two looks of a single view */
 #define CLEAR     "\033[H\033[2J"
 #define ENTER     "\033[?1049h\033[?25l" /* second screen, no cursor */
 #define LEAVE     "\033[?25h\033[?1049l"
@@ -80,13 +81,54 @@ static int write_cards(const struct gs_view *view, bool ascii, struct gs_buf *bu
     return gs_table_write(&t, "", buf);
 }
 
+static void add_permille(struct gs_buf *buf, uint64_t permille)
+{
+    if (permille == UINT64_MAX)
+        gs_buf_adds(buf, "?");
+    else
+        gs_buf_addf(buf, "%u.%u", (unsigned)(permille / 10), (unsigned)(permille % 10));
+}
+
+/* "compute 29.8 of 30 % fixed, 10 s 30.1 %, waits 640 ms/s" */
+static void add_share(struct gs_table *t, const struct gs_view_slice *s,
+                      const struct gs_quota_device *d)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
+    struct gs_view_share share = gs_view_share(s, d);
+
+    gs_buf_adds(&text, "compute ");
+    add_permille(&text, share.used_1s_permille);
+    gs_buf_addf(&text, " of %u %%%s%s, 10 s ", d->core_pct, d->core_pct < 100 ? " " : "",
+                d->core_pct < 100 ? gs_quota_policy_name(d->policy) : "");
+    add_permille(&text, share.used_10s_permille);
+    gs_buf_adds(&text, " %");
+    if (share.wait_ms_per_s != UINT64_MAX)
+        gs_buf_addf(&text, ", waits %llu ms/s", (unsigned long long)share.wait_ms_per_s);
+    gs_table_add(t, gs_buf_text(&text));
+}
+
+static void add_notes(struct gs_table *t, const struct gs_view_slice *s,
+                      const struct gs_quota_device *d)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
+    uint64_t managed = gs_view_share(s, d).managed_bytes;
+    char size[GS_APP_SIZE];
+
+    if (s->slice->quota.high_priority)
+        gs_buf_adds(&text, "high priority");
+    if (managed > 0)
+        gs_buf_addf(&text, "%s%s served from the host", text.n ? ", " : "",
+                    gs_app_size(managed, size));
+    gs_table_add(t, gs_buf_text(&text));
+}
+
 static int write_devices(const struct gs_view *view, const struct gs_view_slice *s, bool ascii,
                          struct gs_buf *buf)
 {
     GS_CLEANUP(gs_table_fini) struct gs_table t;
     char used_text[GS_APP_SIZE], limit_text[GS_APP_SIZE];
 
-    gs_table_init(&t, 4, 0);
+    gs_table_init(&t, 5, 0);
     for (uint32_t i = 0; i < s->slice->quota.n_devices; i++) {
         const struct gs_quota_device *d = &s->slice->quota.device[i];
         uint64_t used = gs_view_used(s, d->uuid), pct = gs_view_core_pct(view, s, d->uuid),
@@ -103,10 +145,13 @@ static int write_devices(const struct gs_view *view, const struct gs_view_slice 
         gs_table_addf(&t, "%s / %s", gs_app_size(used, used_text),
                       d->limit_bytes == UINT64_MAX ? "no limit"
                                                    : gs_app_size(d->limit_bytes, limit_text));
-        if (pct == GS_PROBE_UNKNOWN)
+        if (gs_view_is_held(s, d))
+            add_share(&t, s, d);
+        else if (pct == GS_PROBE_UNKNOWN)
             gs_table_addf(&t, "compute ? of %u %%", d->core_pct);
         else
             gs_table_addf(&t, "compute %u of %u %%", (unsigned)pct, d->core_pct);
+        add_notes(&t, s, d);
     }
     return gs_table_write(&t, "  ", buf);
 }
@@ -150,7 +195,7 @@ static int write_text(const struct gs_view *view, struct gs_buf *buf)
     for (size_t i = 0; i < view->slices.n && rc == 0; i++) {
         const struct gs_view_slice *s = &view->slice[i];
 
-        gs_buf_addf(buf, "\n%s  %s", s->slice->name, gs_slice_state_text(s->slice->state));
+        gs_buf_addf(buf, "\n%s  %s", s->slice->name, gs_view_state_text(s));
         if (s->slice->uid != geteuid())
             gs_buf_addf(buf, "  user %u", s->slice->uid);
         gs_buf_adds(buf, "  ");
@@ -187,15 +232,33 @@ static void fit_screen(struct gs_buf *buf)
     }
 }
 
-/* One view to standard output. Returns an exit status; GS_EXIT_FAILED also where there is no card.
- */
-static int show(bool json, const char *before)
+/* Waits per second take two looks: the second one, or the first where none ever waited. */
+static int read_view(const struct gs_view *before, struct gs_view *ret, struct gs_err *err)
+{
+    GS_CLEANUP(gs_view_fini) struct gs_view first = {0};
+    int rc = gs_view_read(true, ret, err);
+
+    if (rc == 0 && !before && gs_view_has_waits(ret)) {
+        first = *ret;
+        (void)poll(NULL, 0, PACE_MS);
+        rc = gs_view_read(true, ret, err);
+        before = &first;
+    }
+    if (rc == 0 && before)
+        gs_view_pace(ret, before);
+    return rc;
+}
+
+/* One view to standard output.
+ *  @before  NULL, or the view before, which this one takes the place of.
+ *  Returns  an exit status; GS_EXIT_FAILED also where there is no card. */
+static int show(bool json, const char *lead, struct gs_view *before)
 {
     GS_CLEANUP(gs_buf_fini) struct gs_buf buf = {0};
     GS_CLEANUP(gs_buf_fini) struct gs_buf page = {0};
-    GS_CLEANUP(gs_view_fini) struct gs_view view;
+    GS_CLEANUP(gs_view_fini) struct gs_view view = {0};
     struct gs_err err = {0};
-    int rc = gs_view_read(true, &view, &err), status;
+    int rc = read_view(before && before->slice ? before : NULL, &view, &err), status;
 
     if (rc == 0)
         rc = json ? gs_view_json(&view, true, &buf) : write_text(&view, &buf);
@@ -203,9 +266,9 @@ static int show(bool json, const char *before)
         gs_app_say("%s", err.text[0] ? err.text : "out of memory");
         return GS_EXIT_FAILED;
     }
-    if (*before)
+    if (*lead)
         fit_screen(&buf);
-    gs_buf_adds(&page, before);
+    gs_buf_adds(&page, lead);
     gs_buf_add(&page, gs_buf_text(&buf), buf.n);
     status = gs_app_finish(&page);
     if (json && view.probe.n_cards == 0)
@@ -213,7 +276,14 @@ static int show(bool json, const char *before)
     if (json && view.slices.n_hidden > 0)
         gs_app_say("not shown: slices that %zu other user%s may have cannot be read",
                    view.slices.n_hidden, view.slices.n_hidden == 1 ? "" : "s");
-    return status ? status : view.probe.n_cards == 0 ? GS_EXIT_FAILED : 0;
+    if (status == 0 && view.probe.n_cards == 0)
+        status = GS_EXIT_FAILED;
+    if (before) {
+        gs_view_fini(before);
+        *before = view;
+        view = (struct gs_view){0};
+    }
+    return status;
 }
 
 static int parse_interval(const char *text, int *ret_ms)
@@ -268,6 +338,7 @@ static bool wait_for_key(int ms, int signal_fd, bool *keys, const struct termios
 static int live(int ms)
 {
     GS_CLEANUP(gs_file_close) int signal_fd = -1;
+    GS_CLEANUP(gs_view_fini) struct gs_view last = {0};
     struct termios before;
     bool keys = tcgetattr(STDIN_FILENO, &before) == 0;
     sigset_t set;
@@ -286,9 +357,9 @@ static int live(int ms)
     }
     if (keys)
         set_raw(&before);
-    status = show(false, ENTER CLEAR);
+    status = show(false, ENTER CLEAR, &last);
     while (status == 0 && !wait_for_key(ms, signal_fd, &keys, &before))
-        status = show(false, CLEAR);
+        status = show(false, CLEAR, &last);
     if (tcgetattr(STDIN_FILENO, &(struct termios){0}) == 0 && keys)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
     (void)fputs(LEAVE, stdout);
@@ -298,6 +369,7 @@ static int live(int ms)
 
 int gs_top_main(const struct gs_opt_args *args)
 {
+    GS_CLEANUP(gs_view_fini) struct gs_view last = {0};
     const char *interval = args->value[GS_OPTION_INTERVAL];
     bool json = args->value[GS_OPTION_JSON] != NULL;
     int ms, status;
@@ -307,10 +379,10 @@ int gs_top_main(const struct gs_opt_args *args)
         return GS_EXIT_USAGE;
     }
     if (args->value[GS_OPTION_ONCE] || ((json || !isatty(STDOUT_FILENO)) && !interval))
-        return show(json, "");
+        return show(json, "", NULL);
     if (!json && isatty(STDOUT_FILENO))
         return live(ms);
-    while ((status = show(json, "")) == 0) {
+    while ((status = show(json, "", &last)) == 0) {
         if (poll(NULL, 0, ms) < 0 && errno != EINTR)
             return GS_EXIT_FAILED;
         if (!json && write(STDOUT_FILENO, "\n", 1) < 0)

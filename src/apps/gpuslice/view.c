@@ -97,7 +97,10 @@ static int place(struct gs_view *view, const struct gs_card_process *p)
 
 static int read_slice(const struct gs_view *view, struct gs_view_slice *s)
 {
-    int rc = gs_book_read(s->slice->dir_fd, &s->book, NULL);
+    int rc;
+
+    memset(s->wait_ms_per_s, 0xff, sizeof(s->wait_ms_per_s)); /* not known before gs_view_pace() */
+    rc = gs_book_read(s->slice->dir_fd, &s->book, NULL);
 
     if (rc != 0)
         return rc == -ENOMEM ? rc : 0; /* none yet; a damaged one shows as no processes */
@@ -183,6 +186,81 @@ uint64_t gs_view_used(const struct gs_view_slice *slice, const char *uuid)
     const struct gs_book_device *d = gs_book_find_device(&slice->book, uuid);
 
     return d ? d->used_bytes : 0;
+}
+
+const char *gs_view_state_text(const struct gs_view_slice *slice)
+{
+    bool lives = slice->slice->state == GS_SLICE_RUNNING || slice->slice->state == GS_SLICE_ORPHAN;
+
+    return lives && slice->book.is_suspended ? "suspended"
+                                             : gs_slice_state_text(slice->slice->state);
+}
+
+bool gs_view_is_held(const struct gs_view_slice *slice, const struct gs_quota_device *device)
+{
+    return (device->core_pct < 100 && device->policy != GS_POLICY_OFF) ||
+           slice->slice->quota.high_priority;
+}
+
+struct gs_view_share gs_view_share(const struct gs_view_slice *slice,
+                                   const struct gs_quota_device *device)
+{
+    const struct gs_book_device *d = gs_book_find_device(&slice->book, device->uuid);
+    struct gs_view_share share = {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
+    uint64_t ms = slice->book.age_ns / 1000000;
+
+    if (!d)
+        return share;
+    share.managed_bytes = d->meter.managed_bytes;
+    if (!gs_view_is_held(slice, device) && d->meter.used_ns == 0)
+        return share; /* nobody counts */
+    ms = ms < 1000 ? 1000 : ms > 10000 ? 10000 : ms;
+    share.used_1s_permille = d->meter.used_1s_ns / 1000000;
+    share.used_10s_permille = d->meter.used_10s_ns / 1000 / ms;
+    share.wait_ms_per_s = slice->wait_ms_per_s[d - slice->book.device];
+    if (share.wait_ms_per_s == UINT64_MAX && d->meter.waits == 0)
+        share.wait_ms_per_s = 0;
+    return share;
+}
+
+static const struct gs_view_slice *find_same(const struct gs_view *view, const struct gs_slice *s)
+{
+    for (size_t i = 0; i < view->slices.n; i++) {
+        const struct gs_slice *other = view->slices.p[i];
+
+        if (other->uid == s->uid && other->created_ns == s->created_ns &&
+            strcmp(other->name, s->name) == 0)
+            return &view->slice[i];
+    }
+    return NULL;
+}
+
+void gs_view_pace(struct gs_view *view, const struct gs_view *before)
+{
+    for (size_t i = 0; i < view->slices.n; i++) {
+        struct gs_view_slice *s = &view->slice[i];
+        const struct gs_view_slice *old = find_same(before, s->slice);
+        uint64_t us = old ? (s->book.read_ns - old->book.read_ns) / 1000 : 0;
+
+        for (size_t k = 0; us > 0 && k < s->book.n_devices; k++) {
+            const struct gs_book_device *was =
+                gs_book_find_device(&old->book, s->book.device[k].uuid);
+            uint64_t now = s->book.device[k].meter.waited_ns;
+
+            if (was)
+                s->wait_ms_per_s[k] =
+                    now > was->meter.waited_ns ? (now - was->meter.waited_ns) / us : 0;
+        }
+    }
+}
+
+bool gs_view_has_waits(const struct gs_view *view)
+{
+    for (size_t i = 0; i < view->slices.n; i++)
+        for (size_t k = 0; k < view->slice[i].book.n_devices; k++)
+            if (view->slice[i].book.device[k].meter.waited_ns > 0)
+                return true;
+    return false;
 }
 
 uint64_t gs_view_core_pct(const struct gs_view *view, const struct gs_view_slice *slice,

@@ -21,12 +21,21 @@ struct gs_view_process {
     char comm[16];
 };
 
+/** Compute of one card of a slice; UINT64_MAX where it is not known. */
+struct gs_view_share {
+    uint64_t used_1s_permille;  /**< of the card, in the last second */
+    uint64_t used_10s_permille; /**< in the last ten, or since the slice began */
+    uint64_t wait_ms_per_s;     /**< waits of all its threads, per second of the last interval */
+    uint64_t managed_bytes;     /**< of its device memory, what lies in the host's now */
+};
+
 struct gs_view_slice {
     const struct gs_slice *slice;
     struct gs_book book; /**< zeroed while there is no ledger */
     struct gs_view_process *process;
     size_t n_processes;
     size_t cap_processes;
+    uint64_t wait_ms_per_s[GS_LEDGER_DEVICES]; /**< by place in the book; gs_view_pace() */
 };
 
 struct gs_view {
@@ -52,6 +61,18 @@ uint64_t gs_view_core_pct(const struct gs_view *view, const struct gs_view_slice
                           const char *uuid);
 /** Sum of the limits of live slices on a card, bytes. */
 uint64_t gs_view_promised(const struct gs_view *view, const char *uuid);
+/** "running", "suspended", ... */
+const char *gs_view_state_text(const struct gs_view_slice *slice);
+/** True where the quota holds the device's launches, or gives them a place in a queue. */
+bool gs_view_is_held(const struct gs_view_slice *slice, const struct gs_quota_device *device);
+/** What the ledger tells of one device of the quota. */
+struct gs_view_share gs_view_share(const struct gs_view_slice *slice,
+                                   const struct gs_quota_device *device);
+/** Waits are counted up; what they are per second is known from two views. @before the older one.
+ */
+void gs_view_pace(struct gs_view *view, const struct gs_view *before);
+/** True where a launch of some slice has ever waited: then a second view tells more. */
+bool gs_view_has_waits(const struct gs_view *view);
 
 /** Append all of a view as one line of JSON; `slices` alone without @cards. Returns 0 or -ENOMEM.
  */

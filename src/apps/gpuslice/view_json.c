@@ -41,6 +41,27 @@ static bool add_cards(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct gs
     return ok;
 }
 
+/* Tenths of a percent. */
+static bool add_permille(yyjson_mut_doc *doc, yyjson_mut_val *obj, const char *key, uint64_t value)
+{
+    return value == UINT64_MAX ? yyjson_mut_obj_add_null(doc, obj, key)
+                               : yyjson_mut_obj_add_real(doc, obj, key, (double)value / 10.0);
+}
+
+static bool add_share(yyjson_mut_doc *doc, yyjson_mut_val *obj, const struct gs_view_slice *s,
+                      const struct gs_quota_device *d)
+{
+    struct gs_view_share share = gs_view_share(s, d);
+
+    return add_permille(doc, obj, "core_used_1s_pct", share.used_1s_permille) &&
+           add_permille(doc, obj, "core_used_10s_pct", share.used_10s_permille) &&
+           add_number(doc, obj, "wait_ms_per_s", share.wait_ms_per_s) &&
+           yyjson_mut_obj_add_str(doc, obj, "policy", gs_quota_policy_name(d->policy)) &&
+           yyjson_mut_obj_add_str(doc, obj, "priority",
+                                  s->slice->quota.high_priority ? "high" : "low") &&
+           add_number(doc, obj, "managed_bytes", share.managed_bytes);
+}
+
 static bool add_devices(yyjson_mut_doc *doc, yyjson_mut_val *slice, const struct gs_view *view,
                         const struct gs_view_slice *s)
 {
@@ -55,7 +76,8 @@ static bool add_devices(yyjson_mut_doc *doc, yyjson_mut_val *slice, const struct
              add_number(doc, obj, "limit_bytes", d->limit_bytes) &&
              add_number(doc, obj, "used_bytes", gs_view_used(s, d->uuid)) &&
              yyjson_mut_obj_add_uint(doc, obj, "core_limit_pct", d->core_pct) &&
-             add_number(doc, obj, "core_used_pct", gs_view_core_pct(view, s, d->uuid));
+             add_number(doc, obj, "core_used_pct", gs_view_core_pct(view, s, d->uuid)) &&
+             add_share(doc, obj, s, d);
     }
     return ok;
 }
@@ -86,7 +108,7 @@ static bool add_slices(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct g
         yyjson_mut_val *obj = yyjson_mut_arr_add_obj(doc, slices);
 
         ok = obj && add_text(doc, obj, "name", s->slice->name) &&
-             yyjson_mut_obj_add_str(doc, obj, "state", gs_slice_state_text(s->slice->state)) &&
+             yyjson_mut_obj_add_str(doc, obj, "state", gs_view_state_text(s)) &&
              add_devices(doc, obj, view, s) && add_processes(doc, obj, s);
     }
     return ok;

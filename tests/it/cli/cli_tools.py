@@ -7,11 +7,63 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import termios
+import time
 
 import pytest
 
 from conftest import stage_dir
+
+
+# A program that does as it is told, one Python expression a line, and prints what came of it.
+CLIENT = """
+import ctypes as C, os, signal, sys
+own = []
+def own_handlers():
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda n, f: own.append(n))
+exec(sys.argv[1])
+c = C.CDLL('libcuda.so.1')
+assert c.cuInit(0) == 0
+ctx, held = C.c_void_p(), []
+assert c.cuDevicePrimaryCtxRetain(C.byref(ctx), 0) == 0 and c.cuCtxSetCurrent(ctx) == 0
+def alloc(mib):
+    p = C.c_uint64()
+    r = c.cuMemAlloc_v2(C.byref(p), C.c_size_t(mib << 20))
+    if r == 0: held.append(p)
+    return r
+def free():
+    return c.cuMemFree_v2(held.pop())
+def total():
+    f, t = C.c_size_t(), C.c_size_t()
+    assert c.cuMemGetInfo_v2(C.byref(f), C.byref(t)) == 0
+    return t.value >> 20
+print(os.getpid(), flush=True)
+for line in sys.stdin: print(eval(line), flush=True)
+"""
+
+
+class Client:
+    """A program in a slice that allocates when it is told to."""
+
+    def __init__(self, cli, *options, before="pass", env=None):
+        self.p = subprocess.Popen([str(cli.exe), "run", *map(str, options), "--", sys.executable, "-c", CLIENT, before],
+                                  env=env or cli.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+        cli.started.append(self.p)
+        self.pid = int(read_line(self.p.stdout))
+
+    def tell(self, line):
+        self.p.stdin.write(line + "\n")
+        self.p.stdin.flush()
+
+    def answer(self):
+        return eval(read_line(self.p.stdout))
+
+    def ask(self, line):
+        self.tell(line)
+        return self.answer()
 
 
 class Cli:
@@ -82,8 +134,18 @@ def wait_gone(pid, timeout=30):
         os.close(fd)
 
 
+def until(condition, timeout=30):
+    """Wait for something outside that nothing announces: look again until it holds."""
+    give_up = time.monotonic() + timeout
+    while not (seen := condition()):
+        assert time.monotonic() < give_up, "it did not come in time"
+        time.sleep(0.02)
+    return seen
+
+
 def end(p, timeout=30):
-    """Close the program's input, which ends `cat`, and give its exit status."""
+    """Close the program's input, which ends it, and give its exit status."""
+    p = getattr(p, "p", p)
     p.stdin.close()
     return p.wait(timeout)
 

@@ -178,7 +178,7 @@ static void bad_sizes_and_shares(void **state)
 {
     static const char *const sizes[] = {"",     "0",  "-1", "1e999", "12zb", "0x10", "1.5",  "101%",
                                         "1Gi,", ",1", "%",  "Gi",    " 1",   "1 Gi", "none,"};
-    static const char *const cores[] = {"0", "101", "-5", "5%", "", "1.5"};
+    static const char *const cores[] = {"0", "101", "-5", "5%", "", "1.5", "abc", "30,"};
 
     (void)state;
     for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++)
@@ -188,6 +188,85 @@ static void bad_sizes_and_shares(void **state)
 
         assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), -EINVAL);
     }
+}
+
+static void promise_cores(const char *name, uint32_t card, uint32_t pct, uint32_t policy)
+{
+    struct gs_slice *s = &slice[slices.n];
+
+    promise(card, UINT64_MAX, GS_SLICE_RUNNING, geteuid());
+    (void)snprintf(s->name, sizeof(s->name), "%s", name);
+    s->quota.device[0].core_pct = pct;
+    s->quota.device[0].policy = policy;
+}
+
+static int make_cores(const char *cores, const char *policy, bool oversubscribe, struct gs_err *err)
+{
+    struct gs_plan_request r = {
+        .cores = cores, .policy = policy, .device = "0", .oversubscribe = oversubscribe};
+
+    return gs_plan_make(&r, &probe, &slices, &plan, err);
+}
+
+static void shares_of_a_card_are_at_most_all_of_it(void **state)
+{
+    struct gs_err err = {0};
+
+    (void)state;
+    promise_cores("a", 0, 60, GS_POLICY_FIXED);
+    promise_cores("b", 0, 30, GS_POLICY_ELASTIC);
+    promise_cores("c", 0, 90, GS_POLICY_OFF);
+    assert_int_equal(make_cores("10", NULL, false, NULL), 0);
+    assert_int_equal(make_cores("11", NULL, false, &err), -ENOSPC);
+    assert_non_null(strstr(err.text, "'a' 60 %, 'b' 30 %"));
+    assert_null(strstr(err.text, "'c'"));
+    assert_non_null(strstr(err.text, "10 % left"));
+    assert_int_equal(make_cores("11", "off", false, NULL), 0);
+    assert_int_equal(make_cores("11", NULL, true, NULL), 0);
+    assert_int_equal(plan.quota.oversubscribe, 1);
+    assert_int_equal(make_cores("100", NULL, false, NULL), 0);
+    assert_int_equal(plan.quota.device[0].policy, GS_POLICY_OFF);
+    slice[0].state = GS_SLICE_DEAD;
+    assert_int_equal(make_cores("70", "elastic", false, NULL), 0);
+    assert_int_equal(plan.quota.device[0].policy, GS_POLICY_ELASTIC);
+}
+
+static void shares_go_with_cards_in_order(void **state)
+{
+    struct gs_plan_request r = {.cores = "30,none", .device = "1,2", .priority = "high"};
+
+    (void)state;
+    assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), 0);
+    assert_int_equal(plan.quota.device[0].core_pct, 30);
+    assert_int_equal(plan.quota.device[1].core_pct, 100);
+    assert_int_equal(plan.quota.device[1].policy, GS_POLICY_OFF);
+    assert_int_equal(plan.quota.high_priority, 1);
+    r.device = NULL;
+    r.cores = "1,2,3";
+    assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), 0);
+    assert_int_equal(plan.n_cards, 3);
+    r.cores = "1,2,3,4";
+    assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), -EINVAL);
+    r.cores = "1,2";
+    r.memory = "1Gi,1Gi,1Gi";
+    assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), -EINVAL);
+}
+
+/** Long names of many slices are cut, not run over. */
+static void many_names(void **state)
+{
+    struct gs_err err = {0};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+
+        memset(name, 'a' + i, 63);
+        name[63] = '\0';
+        promise_cores(name, 0, 30, GS_POLICY_FIXED);
+    }
+    assert_int_equal(make_cores("11", NULL, false, &err), -ENOSPC);
+    assert_non_null(strstr(err.text, "...)"));
 }
 
 static void no_memory_option_is_no_limit(void **state)
@@ -217,6 +296,9 @@ int main(void)
         T(names_of_cards),
         T(visible_cards_limit_the_choice_only),
         T(bad_sizes_and_shares),
+        T(shares_of_a_card_are_at_most_all_of_it),
+        T(shares_go_with_cards_in_order),
+        T(many_names),
         T(no_memory_option_is_no_limit),
     };
 

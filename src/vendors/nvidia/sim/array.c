@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "vendors/nvidia/sim/capture_link.h"
 #include "vendors/nvidia/sim/memory.h"
 #include "vendors/nvidia/sim/process.h"
 
@@ -121,6 +122,7 @@ static CUresult create(struct gs_sim_ctx *ctx, CUarray *pHandle, const CUDA_ARRA
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     GS_SIM_ENTER_CTX(ctx);
+    GS_CAPTURE_UNSAFE;
     if (!pHandle || !pAllocateArray)
         return CUDA_ERROR_INVALID_VALUE;
     return create(ctx, pHandle, pAllocateArray);
@@ -129,6 +131,7 @@ CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAl
 CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *d)
 {
     GS_SIM_ENTER_CTX(ctx);
+    GS_CAPTURE_UNSAFE;
     if (!pHandle || !d)
         return CUDA_ERROR_INVALID_VALUE;
     CUDA_ARRAY3D_DESCRIPTOR full = {

@@ -6,6 +6,8 @@
 
 #include "vendors/nvidia/sim/graph_object.h"
 
+#define NON_BLOCKING 1u
+
 /* One recording. It ends with the stream it began on; other streams join by waiting for its events.
  */
 struct gs_capture {
@@ -15,12 +17,16 @@ struct gs_capture {
     uint64_t id;
     CUstreamCaptureMode mode;
     uint32_t invalid;
-    uint32_t own_graph; /* made by us: freed with an invalid capture */
-    uint32_t refs;      /* streams and events */
+    uint32_t own_graph;      /* made by us: freed with an invalid capture */
+    uint32_t refs;           /* streams and events */
+    const void *thread;      /* that began it: address of its mode */
+    struct gs_capture *next; /* of those in progress */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_id = 1;
+static struct gs_capture *live; /* in progress, invalid ones too; guard: lock */
+uint32_t gs_capture_live;
 static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 static void unref(struct gs_capture *c)
@@ -81,6 +87,79 @@ static void leave_capture(struct gs_stream *s)
     s->deps = NULL;
     s->n_deps = 0;
     unref(c);
+}
+
+static void begin_live(struct gs_capture *c)
+{
+    c->next = live;
+    live = c;
+    __atomic_store_n(&gs_capture_live, gs_capture_live + 1, __ATOMIC_RELAXED);
+}
+
+static void end_live(const struct gs_capture *c)
+{
+    struct gs_capture **p = &live;
+    while (*p && *p != c)
+        p = &(*p)->next;
+    if (!*p)
+        return;
+    *p = c->next;
+    __atomic_store_n(&gs_capture_live, gs_capture_live - 1, __ATOMIC_RELAXED);
+}
+
+/* Whether a potentially unsafe call of this thread spoils the capture (CUDA driver API,
+ * cuThreadExchangeStreamCaptureMode). */
+static int is_in_the_way(const struct gs_capture *c)
+{
+    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return 0;
+    if (c->thread == &thread_mode)
+        return c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    return thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+CUresult gs_capture_unsafe(void)
+{
+    CUresult r = CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    for (struct gs_capture *c = live; c; c = c->next) {
+        if (!is_in_the_way(c))
+            continue;
+        c->invalid = 1;
+        r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* Captures that a stream of `ctx` takes part in, blocking ones only or all, become invalid. */
+static CUresult spoil(const struct gs_sim_ctx *ctx, int blocking, CUresult error)
+{
+    CUresult r = CUDA_SUCCESS;
+    if (!__atomic_load_n(&gs_capture_live, __ATOMIC_RELAXED))
+        return r;
+    pthread_mutex_lock(&lock);
+    for (struct gs_capture *c = live; c; c = c->next) {
+        const struct gs_stream *s = c->streams;
+        while (s && (s->ctx != ctx || (blocking && s->flags & NON_BLOCKING)))
+            s = s->capture_next;
+        if (!s)
+            continue;
+        c->invalid = 1;
+        r = error;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult gs_capture_legacy(struct gs_sim_ctx *ctx)
+{
+    return spoil(ctx, 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+}
+
+CUresult gs_capture_broad(struct gs_sim_ctx *ctx)
+{
+    return spoil(ctx, 0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 CUresult gs_capture_add(CUstream h, CUgraphNodeParams *params, CUgraphNode *ret_node)
@@ -185,6 +264,7 @@ void gs_capture_forget_stream(struct gs_stream *s)
             gs_graph_free(c->graph);
         c->graph = NULL;
         c->refs++;
+        end_live(c);
         while (c->streams)
             leave_capture(c->streams);
         unref(c);
@@ -215,9 +295,11 @@ static CUresult begin(CUstream h, struct gs_graph *graph, const CUgraphNode *dep
                                  .origin = s,
                                  .mode = mode,
                                  .own_graph = !graph,
+                                 .thread = &thread_mode,
                                  .id = next_id++};
         if (c->graph) {
             enter_capture(s, c);
+            begin_live(c);
             r = add_deps(s, deps, n);
         } else {
             free(c);
@@ -308,6 +390,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     }
     c->graph = NULL;
     c->refs++;
+    end_live(c);
     while (c->streams)
         leave_capture(c->streams);
     c->invalid = 1; /* events recorded in it stand for nothing any more */

@@ -1,5 +1,6 @@
 /* Properties of the current context. */
 
+#include "vendors/nvidia/sim/capture.h"
 #include "vendors/nvidia/sim/context.h"
 #include "vendors/nvidia/sim/memory.h"
 #include "vendors/nvidia/sim/process.h"
@@ -147,6 +148,8 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
     GS_SIM_ENTER_READY();
     struct gs_sim_ctx *ctx = NULL;
     CUresult rc = gs_context_get(handle, &ctx);
+    if (!rc)
+        rc = gs_capture_broad(ctx);
     if (!rc)
         rc = gs_sim_api_ctx_synchronize(ctx);
     if (!rc)

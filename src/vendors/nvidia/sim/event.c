@@ -173,6 +173,9 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
     }
     if (s->capture)
         return gs_capture_record(s, e);
+    error = gs_capture_check_legacy(s);
+    if (GS_UNLIKELY(error))
+        return error;
     gs_capture_forget_event(e);
     record(s, e);
     if (e->shared) {
@@ -229,6 +232,7 @@ CUresult cuEventQuery(CUevent hEvent)
     EVENT_OF(e, hEvent);
     if (e->capture)
         return CUDA_ERROR_CAPTURED_EVENT;
+    GS_CAPTURE_UNSAFE;
     refresh(e);
     if (e->recorded && !reached(e))
         return CUDA_ERROR_NOT_READY;
@@ -241,6 +245,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
     EVENT_OF(e, hEvent);
     if (e->capture)
         return CUDA_ERROR_CAPTURED_EVENT;
+    GS_CAPTURE_UNSAFE;
     refresh(e);
     if (!e->recorded)
         return CUDA_SUCCESS;

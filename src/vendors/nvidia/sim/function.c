@@ -244,6 +244,9 @@ static CUresult launch(const CUDA_KERNEL_NODE_PARAMS_v3 *k, CUstream hStream)
         p.kernel = *k;
         return gs_capture_add(hStream, &p, NULL);
     }
+    r = gs_capture_check_legacy(s);
+    if (GS_UNLIKELY(r))
+        return r;
     if (!gs_sim_self.zero_cost) {
         uint64_t cost;
         uint32_t load;

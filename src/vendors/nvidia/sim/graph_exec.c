@@ -7,6 +7,8 @@
 #include "vendors/nvidia/sim/managed.h"
 #include "vendors/nvidia/sim/module.h"
 
+#define NON_BLOCKING 1u /* CU_STREAM_NON_BLOCKING */
+
 #define EXEC_OF(var, handle)                                                                       \
     GS_SIM_ENTER_READY();                                                                          \
     struct gs_exec *var = (struct gs_exec *)handle;                                                \
@@ -129,25 +131,22 @@ static CUresult run_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *m, CUstream h)
     }
 }
 
-static CUresult run_nodes(struct gs_node *const *order, size_t n, CUstream h);
+static CUresult run_nodes(struct gs_node *const *order, size_t n, struct gs_stream *lane);
 
-static CUresult run_child(struct gs_graph *g, CUstream h)
+static CUresult run_child(struct gs_graph *g, struct gs_stream *lane)
 {
     struct gs_node **order;
     CUresult r = gs_graph_sort(g, &order);
     if (r)
         return r;
-    r = run_nodes(order, g->n_nodes, h);
+    r = run_nodes(order, g->n_nodes, lane);
     free(order);
     return r;
 }
 
-static CUresult run_node(const struct gs_node *node, CUstream h)
+static CUresult run_node(const struct gs_node *node, struct gs_stream *s)
 {
-    CUresult error;
-    struct gs_stream *s = gs_stream_of(h, &error);
-    if (!s)
-        return error;
+    CUstream h = (CUstream)s;
     switch (node->p.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
         const CUDA_KERNEL_NODE_PARAMS_v3 *k = &node->p.kernel;
@@ -171,7 +170,7 @@ static CUresult run_node(const struct gs_node *node, CUstream h)
     case CU_GRAPH_NODE_TYPE_HOST:
         return gs_stream_call(s, node->p.host.fn, node->p.host.userData);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        return run_child(node->child, h);
+        return run_child(node->child, s);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return cuEventRecord(node->p.eventRecord.event, h);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
@@ -181,11 +180,47 @@ static CUresult run_node(const struct gs_node *node, CUstream h)
     }
 }
 
-static CUresult run_nodes(struct gs_node *const *order, size_t n, CUstream h)
+/* Each node runs on a stream of its own behind what it depends on, and all of them behind `lane`,
+ * which afterwards is behind all of them. */
+static CUresult run_nodes(struct gs_node *const *order, size_t n, struct gs_stream *lane)
 {
     CUresult r = CUDA_SUCCESS;
-    for (size_t i = 0; i < n && !r; i++)
-        r = run_node(order[i], h);
+    const uint64_t base = lane->tag;
+    for (size_t i = 0; i < n && !r; i++) {
+        struct gs_stream own = {.object = lane->object,
+                                .ctx = lane->ctx,
+                                .card = lane->card,
+                                .flags = NON_BLOCKING,
+                                .priority = lane->priority,
+                                .tag = base,
+                                .host_seq = lane->host_seq};
+        for (size_t k = 0; k < order[i]->n_deps; k++)
+            gs_stream_raise(&own.tag, order[i]->deps[k]->tag);
+        r = run_node(order[i], &own);
+        order[i]->tag = own.tag;
+        gs_stream_raise(&lane->tag, own.tag);
+        gs_stream_raise(&lane->host_seq, own.host_seq);
+    }
+    return r;
+}
+
+static CUresult run_graph(struct gs_exec *e, struct gs_stream *s)
+{
+    struct gs_stream lane = {.object = s->object,
+                             .ctx = s->ctx,
+                             .card = s->card,
+                             .flags = NON_BLOCKING,
+                             .priority = s->priority,
+                             .tag = gs_stream_order_of(s),
+                             .host_seq = s->host_seq};
+    if (!gs_sim_self.zero_cost)
+        gs_stream_queue_wait(s->card);
+    CUresult r = run_nodes(e->order, e->graph->n_nodes, &lane);
+    if (!gs_sim_self.zero_cost) {
+        gs_stream_order(s, lane.tag);
+        gs_stream_queue_note(s->card, lane.tag);
+    }
+    gs_stream_raise(&s->host_seq, lane.host_seq);
     return r;
 }
 
@@ -201,8 +236,10 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
         p.graph.graph = (CUgraph)e->graph;
         return gs_capture_add(hStream, &p, NULL);
     }
-    CUresult r = back_memory(e);
-    return r ? r : run_nodes(e->order, e->graph->n_nodes, hStream);
+    CUresult r = gs_capture_check_legacy(s);
+    if (!r)
+        r = back_memory(e);
+    return r ? r : run_graph(e, s);
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)

@@ -21,6 +21,7 @@ struct gs_node {
     struct gs_graph_alloc *alloc; /**< of an allocation or free node; counted */
     struct gs_sim_ctx *ctx;
     uint32_t mark; /**< scratch of walks */
+    uint64_t tag;  /**< end of its last run, in the process's time on the card (clock.h) */
 };
 
 struct gs_user_ref {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "vendors/nvidia/sim/capture_link.h"
 #include "vendors/nvidia/sim/memory.h"
 #include "vendors/nvidia/sim/process.h"
 
@@ -47,12 +48,14 @@ static CUresult host_alloc(void **pp, size_t bytes, unsigned int flags)
 CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     GS_SIM_ENTRY;
+    GS_CAPTURE_UNSAFE;
     return host_alloc(pp, bytesize, Flags);
 }
 
 CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
     GS_SIM_ENTRY;
+    GS_CAPTURE_UNSAFE;
     return host_alloc(pp, bytesize, 0);
 }
 
@@ -81,6 +84,7 @@ static CUresult forget(const void *p, uint32_t kind, size_t *ret_length)
 CUresult cuMemFreeHost(void *p)
 {
     GS_SIM_ENTER_READY();
+    GS_CAPTURE_UNSAFE;
     size_t length = 0;
     CUresult rc = forget(p, GS_SIM_RANGE_HOST, &length);
     if (!rc)
@@ -91,6 +95,7 @@ CUresult cuMemFreeHost(void *p)
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     GS_SIM_ENTER_CTX(ctx);
+    GS_CAPTURE_UNSAFE;
     if (!p || !bytesize || Flags & ~REGISTER_FLAGS)
         return CUDA_ERROR_INVALID_VALUE;
     struct gs_sim_range range = {.start = (CUdeviceptr)(uintptr_t)p,
@@ -121,6 +126,7 @@ CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 CUresult cuMemHostUnregister(void *p)
 {
     GS_SIM_ENTER_READY();
+    GS_CAPTURE_UNSAFE;
     size_t length = 0;
     return forget(p, GS_SIM_RANGE_REGISTERED, &length) ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
                                                        : CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "vendors/nvidia/sim/block.h"
+#include "vendors/nvidia/sim/capture_link.h"
 #include "vendors/nvidia/sim/context.h"
 #include "vendors/nvidia/sim/graph_memory.h"
 #include "vendors/nvidia/sim/low.h"
@@ -278,6 +279,7 @@ void gs_linear_forget(struct gs_sim_ctx *ctx)
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     GS_SIM_ENTER_CTX(ctx);
+    GS_CAPTURE_UNSAFE;
     if (!dptr || !bytesize)
         return CUDA_ERROR_INVALID_VALUE;
     return gs_linear_alloc(ctx, bytesize, GS_SIM_RANGE_DEVICE, dptr);
@@ -287,6 +289,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
                             unsigned int ElementSizeBytes)
 {
     GS_SIM_ENTER_CTX(ctx);
+    GS_CAPTURE_UNSAFE;
     size_t total = 0;
     if (!dptr || !pPitch || !WidthInBytes || !Height ||
         (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
@@ -304,6 +307,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     GS_SIM_ENTER_CTX(ctx);
+    GS_CAPTURE_UNSAFE;
     if (!dptr)
         return CUDA_SUCCESS;
     CUresult rc = gs_memory_free(dptr);

@@ -135,7 +135,7 @@ static void look_after_others(struct gs_clock *c)
 
 /* What the next piece of `s` comes behind: the legacy stream and those that are not NON_BLOCKING
  * wait for each other. */
-static uint64_t order_of(const struct gs_stream *s)
+uint64_t gs_stream_order_of(const struct gs_stream *s)
 {
     const struct gs_apictx *a = gs_apictx_of(s->ctx);
     const struct gs_stream *legacy = __atomic_load_n(&a->legacy, __ATOMIC_ACQUIRE);
@@ -168,7 +168,7 @@ static void add(struct gs_stream *s, struct gs_clock_work *w)
     while (__atomic_exchange_n(&s->adding, 1, __ATOMIC_ACQUIRE))
         (void)sched_yield();
     for (;;) {
-        w->after_ns = order_of(s);
+        w->after_ns = gs_stream_order_of(s);
         if (!gs_clock_submit(c, &who, w, &tag))
             break;
         gs_stream_wait(s->card, tag, 0);
@@ -223,7 +223,7 @@ uint64_t gs_stream_mark(struct gs_stream *s, uint64_t *ret_now_ns)
     const struct gs_clock_who who = self();
     struct gs_clock *c = gs_state_clock(s->card);
     int copied = (int)__atomic_load_n(&s->copied, __ATOMIC_RELAXED);
-    uint64_t after = order_of(s);
+    uint64_t after = gs_stream_order_of(s);
     uint64_t tag = gs_clock_mark(c, &who, after, copied, ret_now_ns);
     if (tag > after)
         set_tail(s, tag, copied);
@@ -239,6 +239,9 @@ CUresult gs_stream_submit(CUstream h, enum gs_stream_work work, uint64_t amount)
         return error;
     if (GS_UNLIKELY(s->capture != NULL))
         return gs_capture_refuse(s);
+    error = gs_capture_check_legacy(s);
+    if (GS_UNLIKELY(error))
+        return error;
     gs_stream_add(s, work, amount);
     return CUDA_SUCCESS;
 }
@@ -248,6 +251,10 @@ CUresult gs_stream_run(enum gs_stream_work work, uint64_t amount)
     CUresult error;
     struct gs_stream *s = gs_stream_of(NULL, &error);
     if (!s)
+        return error;
+    GS_CAPTURE_UNSAFE;
+    error = gs_capture_check_legacy(s);
+    if (error)
         return error;
     if (gs_sim_self.zero_cost && !s->host_seq)
         return CUDA_SUCCESS;
@@ -431,6 +438,10 @@ CUresult cuStreamSynchronize(CUstream hStream)
     STREAM_OF(s, hStream);
     if (s->capture)
         return gs_capture_refuse(s);
+    CUresult r = gs_capture_check_legacy(s);
+    if (GS_UNLIKELY(r))
+        return r;
+    GS_CAPTURE_UNSAFE;
     uint64_t tag, seq;
     gs_stream_tail(s, &tag, &seq);
     gs_stream_await(s->card, tag, seq, gs_stream_spin_ns());
@@ -443,6 +454,10 @@ CUresult cuStreamQuery(CUstream hStream)
     STREAM_OF(s, hStream);
     if (s->capture)
         return gs_capture_refuse(s);
+    CUresult r = gs_capture_check_legacy(s);
+    if (GS_UNLIKELY(r))
+        return r;
+    GS_CAPTURE_UNSAFE;
     uint64_t tag, seq;
     gs_stream_tail(s, &tag, &seq);
     return gs_stream_reached(s->card, tag, seq) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;

@@ -93,6 +93,9 @@ void gs_stream_await(uint32_t card, uint64_t tag, uint64_t host_seq, uint64_t sp
 /** What comes later on `s` is behind `tag` of this process's time on the same card. */
 void gs_stream_order(struct gs_stream *s, uint64_t tag);
 
+/** Tag that the next piece of `s` comes behind. */
+uint64_t gs_stream_order_of(const struct gs_stream *s);
+
 /** Note when events were done whose completion nobody asked about yet, before the card forgets
  * (event.c). Any thread, no lock held. */
 void gs_event_settle(void);

@@ -1,0 +1,82 @@
+"""Shares of compute on the command line: what is taken, what is refused and with which words."""
+
+import pytest
+
+from cli_tools import cli, end, make_cli  # noqa: F401 (fixtures)
+
+
+def refused(cli, *args):
+    out = cli("run", *args, "true")
+    assert out.returncode == 125 and out.stdout == ""
+    assert out.stderr.startswith("gpuslice: ") and out.stderr.count("\n") == 1
+    assert cli.names() == []
+    return out.stderr
+
+
+@pytest.mark.parametrize("share", ["0", "101", "-5", "abc", "", "5%", "1.5", "30,", ",30", "999999999999999999999"])
+def test_bad_shares(cli, share):
+    assert "1 to 100" in refused(cli, f"--cores={share}") or "," in share
+
+
+def test_more_shares_than_cards(make_cli):
+    cli = make_cli(cards=2)
+    assert "3 shares, but only 2 cards" in refused(cli, "--cores", "10,20,30")
+    assert "2 shares for 1 card;" in refused(cli, "--cores", "10,20", "--device", "0")
+    assert "2 shares for 1 card;" in refused(cli, "--cores", "10,20", "--device", "1", "--memory", "1Gi")
+
+
+@pytest.mark.parametrize("option, words", [("--policy=fast", "'fixed'"), ("--policy=", "'elastic'"),
+                                           ("--priority=0", "'high'"), ("--priority=urgent", "'low'")])
+def test_unknown_words(cli, option, words):
+    assert words in refused(cli, "--cores", "30", option)
+
+
+def test_a_policy_needs_a_share(cli):
+    assert "--cores" in refused(cli, "--policy", "elastic")
+    assert cli("run", "--policy", "off", "true").returncode == 0
+
+
+def test_terms_reach_the_quota(make_cli):
+    cli = make_cli(cards=2)
+    p = cli.start("--cores", "30,none", "--policy", "elastic", "--priority", "high", "--oversubscribe", "--name", "q")
+    text = (cli.runtime / "gpuslice" / "q" / "quota").read_text()
+    assert "priority 0\noversubscribe on\n" in text
+    assert "cores=30 policy=elastic" in text and "cores=none policy=elastic" in text
+    a, b = cli.slice("q")["devices"]
+    assert (a["core_limit_pct"], b["core_limit_pct"]) == (30, 100)
+    assert (a["policy"], a["priority"]) == ("elastic", "high")
+    assert end(p) == 0
+    p = cli.start("--cores", "30", "--name", "q")
+    text = (cli.runtime / "gpuslice" / "q" / "quota").read_text()
+    assert "cores=30 policy=fixed" in text and "priority" not in text and "oversubscribe" not in text
+    assert end(p) == 0
+
+
+def test_shares_are_promised_like_memory(cli):
+    a = cli.start("--cores", "60", "--name", "a")
+    b = cli.start("--cores", "30", "--policy", "elastic", "--name", "b")
+    out = cli("run", "--cores", "11", "true")
+    assert out.returncode == 125 and out.stderr.count("\n") == 1
+    assert "'a' 60 %" in out.stderr and "'b' 30 %" in out.stderr and "--oversubscribe" in out.stderr
+    for fits in (["--cores", "10"], ["--cores", "100"], ["--cores", "none"], [], ["--cores", "50", "--policy", "off"],
+                 ["--cores", "50", "--oversubscribe"]):
+        assert cli("run", *fits, "true").returncode == 0, fits
+    assert end(a) == 0
+    assert cli("run", "--cores", "70", "true").returncode == 0
+    assert end(b) == 0
+
+
+def test_the_card_with_the_least_compute_promised(make_cli):
+    cli = make_cli(cards=2)
+    a = cli.start("--memory", "1Gi", "--cores", "50", "--device", "0", "--name", "a")
+    b = cli.start("--memory", "1Gi", "--cores", "20", "--device", "1", "--name", "b")
+    c = cli.start("--memory", "1Gi", "--cores", "20", "--name", "c")
+    assert cli.slice("c")["devices"][0]["uuid"] == cli.slice("b")["devices"][0]["uuid"]
+    assert [end(p) for p in (a, b, c)] == [0, 0, 0]
+
+
+def test_top_tells_shares_to_people(cli):
+    p = cli.start("--cores", "30", "--priority", "high", "--name", "s")
+    text = cli.ok("top", "--once")
+    assert "of 30 % fixed" in text and "high priority" in text
+    assert end(p) == 0
