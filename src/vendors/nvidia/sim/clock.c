@@ -307,6 +307,27 @@ uint64_t gs_clock_groups(struct gs_clock *c, struct gs_clock_use *ret, uint32_t 
     return t;
 }
 
+uint32_t gs_clock_uses(struct gs_clock *c, uint64_t since_ns, struct gs_clock_proc_sample *ret,
+                       uint32_t room)
+{
+    uint32_t n = 0;
+    enter_now(c);
+    uint64_t kept = c->n_uses < GS_CLOCK_USES ? c->n_uses : GS_CLOCK_USES;
+    for (uint64_t i = 1; i <= kept; i++) {
+        const struct gs_clock_proc_sample *s = &c->use[(c->n_uses - i) % GS_CLOCK_USES];
+        if (s->t_ns <= since_ns)
+            break;
+        uint32_t k = 0;
+        while (k < n && ret[k].pid != s->pid)
+            k++;
+        /* The last one of a process that ended stands for a period that has not. */
+        if (k == n && n < room && s->t_ns <= c->t_ns)
+            ret[n++] = *s;
+    }
+    leave(c);
+    return n;
+}
+
 uint32_t gs_clock_util_pct(struct gs_clock *c)
 {
     enter_now(c);

@@ -196,6 +196,11 @@ uint64_t gs_clock_groups(struct gs_clock *c, struct gs_clock_use *ret, uint32_t 
 /** Share of the last full sample period in which the card was busy, 0..100. */
 uint32_t gs_clock_util_pct(struct gs_clock *c);
 
+/** Newest utilisation sample of each process among those that ended after `since_ns`, at most
+ * `room` of them, newest first. Returns how many were written. */
+uint32_t gs_clock_uses(struct gs_clock *c, uint64_t since_ns, struct gs_clock_proc_sample *ret,
+                       uint32_t room);
+
 /** Whether it is time to look for dead processes (every few milliseconds while several want the
  *  card). The caller that is told yes does it. */
 int gs_clock_should_reap(struct gs_clock *c);

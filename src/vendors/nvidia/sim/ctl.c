@@ -168,8 +168,11 @@ static const struct gs_ctl_command commands[] = {
     {"usage", "--json [--every MILLISECONDS] [--duration-s SECONDS]",
      "card time and kernels of each group so far, a line per sample until stopped", gs_ctl_usage},
     {"reset-peak", "", "set every peak to what is in use now", reset_peak},
-    {"fault", "FUNCTION [--nth N] --error CODE",
-     "the N-th call from now fails (no --nth: every call)", gs_ctl_fault},
+    {"fault", "FUNCTION [--nth N] --error CODE | nvml-absent | nvml-lies=PCT | events-unavailable",
+     "the N-th call from now fails (no --nth: every call); NVML cannot be initialised; NVML says "
+     "PCT "
+     "of every use; no events",
+     gs_ctl_fault},
     {"slow", "FUNCTION MILLISECONDS", "every call waits first", gs_ctl_slow},
     {"lose", "CARD", "the card falls off the bus", gs_ctl_lose},
     {"xid", "CARD NUMBER", "the card reports an XID error", gs_ctl_xid},

@@ -36,9 +36,36 @@ static int read_card(const char *text, uint64_t *ret)
     return read_number(text, gs_sim_state->n_cards - 1, ret);
 }
 
+/* A program that may not time what it runs. */
+static int events_unavailable(struct gs_fault *f)
+{
+    static const char *const names[] = {"cuEventCreate", "cuEventRecord", "cuEventRecordWithFlags"};
+    int rc = 0;
+    for (size_t i = 0; i < GS_ARRAY_LEN(names) && !rc; i++)
+        rc = gs_fault_set(f, names[i], 0, CUDA_ERROR_NOT_SUPPORTED, 0);
+    return rc;
+}
+
+/* Faults with a name of their own. */
+static int named_fault(const char *name)
+{
+    static const char lies[] = "nvml-lies=";
+    struct gs_fault *f = &gs_sim_state->fault;
+    uint64_t pct;
+    if (!strcmp(name, "nvml-absent"))
+        return gs_fault_nvml_absent(f);
+    if (!strcmp(name, "events-unavailable"))
+        return events_unavailable(f);
+    if (!strncmp(name, lies, sizeof(lies) - 1) && !read_number(name + sizeof(lies) - 1, 100, &pct))
+        return gs_fault_nvml_lies(f, (uint32_t)pct);
+    return -EINVAL;
+}
+
 int gs_ctl_fault(int argc, char **argv)
 {
     uint64_t nth = 0, code = 0;
+    if (argc == 1)
+        return named_fault(argv[0]);
     if (argc < 3)
         return -EINVAL;
     for (int i = 1; i < argc; i += 2) {

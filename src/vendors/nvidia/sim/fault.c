@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "vendors/nvidia/abi/cuda_types.h"
+#include "vendors/nvidia/abi/nvml_types.h"
 
 static struct gs_fault no_faults;
 struct gs_fault *gs_fault_state = &no_faults;
@@ -45,6 +46,8 @@ int gs_fault_hit(const char *name)
         if (r->code && (!r->nth || call == r->nth))
             return r->code;
     }
+    if (__atomic_load_n(&f->nvml_absent, __ATOMIC_RELAXED) && !strncmp(name, "nvml", 4))
+        return NVML_ERROR_DRIVER_NOT_LOADED;
     int card = gs_fault_current_card();
     if (card >= 0 && gs_fault_is_lost((uint32_t)card) && !strncmp(name, "cu", 2))
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -87,6 +90,21 @@ int gs_fault_lose(struct gs_fault *f, uint32_t card)
     return 0;
 }
 
+int gs_fault_nvml_absent(struct gs_fault *f)
+{
+    if (!__atomic_exchange_n(&f->nvml_absent, 1, __ATOMIC_RELEASE))
+        __atomic_add_fetch(&f->armed, 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int gs_fault_nvml_lies(struct gs_fault *f, uint32_t pct)
+{
+    if (pct > 100)
+        return -EINVAL;
+    __atomic_store_n(&f->nvml_lies, pct + 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
 int gs_fault_raise_xid(struct gs_fault *f, uint32_t card, uint64_t xid)
 {
     if (card > 63)
@@ -104,6 +122,8 @@ void gs_fault_reset(struct gs_fault *f)
 {
     __atomic_store_n(&f->armed, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&f->lost_mask, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&f->nvml_absent, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&f->nvml_lies, 0, __ATOMIC_RELEASE);
     for (int i = 0; i < GS_FAULT_RULES; i++)
         __atomic_store_n(&f->rule[i].used, 0, __ATOMIC_RELEASE);
 }

@@ -37,6 +37,8 @@ struct gs_fault {
     uint64_t armed;     /**< number of reasons to look closer: rules and lost cards */
     uint64_t lost_mask; /**< bit i = card i has fallen off the bus */
     uint64_t n_xids;
+    uint32_t nvml_absent; /**< 1 = NVML cannot be initialised; atomic */
+    uint32_t nvml_lies;   /**< 1 + percent: what NVML says of every use; atomic */
     struct gs_fault_xid xid[GS_FAULT_XIDS];
     struct gs_fault_rule rule[GS_FAULT_RULES];
 };
@@ -54,6 +56,13 @@ int gs_fault_hit(const char *name);
 static inline int gs_fault_is_lost(uint32_t card)
 {
     return (int)(__atomic_load_n(&gs_fault_state->lost_mask, __ATOMIC_RELAXED) >> (card & 63)) & 1;
+}
+
+/** What NVML is to say instead of `pct`. */
+static inline uint32_t gs_fault_pct(uint32_t pct)
+{
+    uint32_t lie = __atomic_load_n(&gs_fault_state->nvml_lies, __ATOMIC_RELAXED);
+    return lie ? lie - 1 : pct;
 }
 
 static inline int gs_fault_enter(const char *name)
@@ -80,6 +89,8 @@ int gs_fault_current_card(void);
 GS_WUR int gs_fault_set(struct gs_fault *f, const char *name, uint64_t nth, int32_t code,
                         uint64_t slow_ns);
 GS_WUR int gs_fault_lose(struct gs_fault *f, uint32_t card);
+GS_WUR int gs_fault_nvml_absent(struct gs_fault *f);
+GS_WUR int gs_fault_nvml_lies(struct gs_fault *f, uint32_t pct);
 GS_WUR int gs_fault_raise_xid(struct gs_fault *f, uint32_t card, uint64_t xid);
 /** Forget all rules and bring all cards back; XIDs already raised stay in the ring. */
 void gs_fault_reset(struct gs_fault *f);

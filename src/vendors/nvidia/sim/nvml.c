@@ -56,9 +56,9 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
     if (rc)
         return rc == -EINVAL || rc == -EPROTO ? NVML_ERROR_LIB_RM_VERSION_MISMATCH
                                               : NVML_ERROR_DRIVER_NOT_LOADED;
+    if (__atomic_load_n(&gs_fault_state->nvml_absent, __ATOMIC_RELAXED))
+        return NVML_ERROR_DRIVER_NOT_LOADED;
     pthread_mutex_lock(&lock);
-    if (!inits)
-        gs_nvml_start_accounts();
     __atomic_store_n(&inits, inits + 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
     return NVML_SUCCESS;

@@ -25,9 +25,6 @@ nvmlDevice_t gs_nvml_handle(uint32_t card);
 /** Copy a text as NVML does: NVML_ERROR_INSUFFICIENT_SIZE if it does not fit. */
 nvmlReturn_t gs_nvml_text(char *to, unsigned int length, const char *from);
 
-/** nvmlInit: remember where all accounts of use stand. */
-void gs_nvml_start_accounts(void);
-
 #define GS_NVML_ENTER()                                                                            \
     GS_SIM_ENTRY;                                                                                  \
     if (!gs_nvml_is_ready())                                                                       \

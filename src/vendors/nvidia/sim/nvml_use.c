@@ -14,30 +14,6 @@ struct use {
     uint64_t bytes;
 };
 
-/* Where each process stood when somebody last looked, and what came out of that. Guard: the state's
- * lock. */
-struct account {
-    uint64_t t_ns;
-    uint64_t busy_ns[GS_CLOCK_PROCS];
-    uint32_t pct[GS_CLOCK_PROCS];
-};
-static struct account accounts[GS_SIM_CARDS_MAX];
-
-static void start_account(uint32_t card)
-{
-    struct gs_clock *c = gs_state_clock(card);
-    gs_clock_advance(c);
-    accounts[card].t_ns = gs_clock_now();
-    for (uint32_t i = 0; i < GS_CLOCK_PROCS && i < gs_sim_state->proc_top; i++)
-        accounts[card].busy_ns[i] = c->proc[i].busy_ns;
-}
-
-void gs_nvml_start_accounts(void)
-{
-    for (uint32_t i = 0; i < gs_sim_state->n_cards; i++)
-        start_account(i);
-}
-
 /* Processes of a card, dead ones freed first; at most `room` are written. Returns how many there
  * are. */
 static unsigned int list_uses(uint32_t card, struct use *ret, unsigned int room)
@@ -202,7 +178,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     GS_NVML_ENTER_CARD(card, device);
     if (!utilization)
         return NVML_ERROR_INVALID_ARGUMENT;
-    utilization->gpu = gs_clock_util_pct(gs_state_clock(card));
+    utilization->gpu = gs_fault_pct(gs_clock_util_pct(gs_state_clock(card)));
     utilization->memory = utilization->gpu / 2;
     return NVML_SUCCESS;
 }
@@ -234,25 +210,51 @@ static unsigned long long stamp(void)
     return (unsigned long long)ts.tv_sec * 1000000ull + (unsigned long long)ts.tv_nsec / 1000;
 }
 
-/* Share of each process since somebody last asked; a new period starts after one sample length.
- * uses_lock held. */
-static void share(uint32_t card, unsigned int n)
+/* From the card's time to NVML's. Fixed, so that a sample keeps its stamp. */
+static unsigned long long epoch_us(void)
 {
-    struct gs_clock *c = gs_state_clock(card);
-    struct account *a = &accounts[card];
-    uint64_t now = gs_clock_now();
-    gs_clock_advance(c);
-    if (now - a->t_ns < GS_CLOCK_SAMPLE_NS)
-        return;
-    for (unsigned int i = 0; i < n; i++) {
-        uint32_t slot = uses[i].slot % GS_CLOCK_PROCS;
-        uint64_t busy = c->proc[slot].busy_ns;
-        uint64_t d = busy >= a->busy_ns[slot] ? busy - a->busy_ns[slot] : busy;
-        uint64_t pct = d * 100 / (now - a->t_ns);
-        a->pct[slot] = (uint32_t)(pct > 100 ? 100 : pct);
-        a->busy_ns[slot] = busy;
-    }
-    a->t_ns = now;
+    static unsigned long long offset;
+    unsigned long long known = __atomic_load_n(&offset, __ATOMIC_RELAXED), none = 0;
+    if (known)
+        return known;
+    known = stamp() - gs_clock_now() / 1000;
+    if (__atomic_compare_exchange_n(&offset, &none, known, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return known;
+    return none;
+}
+
+static uint64_t since_ns(unsigned long long last_seen_us)
+{
+    unsigned long long offset = epoch_us();
+    return last_seen_us > offset ? (last_seen_us - offset) * 1000 + 999 : 0;
+}
+
+static unsigned int percent(uint64_t busy_ns)
+{
+    uint64_t pct = busy_ns * 100 / GS_CLOCK_SAMPLE_NS;
+    return gs_fault_pct((uint32_t)(pct > 100 ? 100 : pct));
+}
+
+/* Newest sample of each process that used the card: "one structure per process that had some
+ * non-zero utilization during the last sample period" (nvmlDeviceGetProcessUtilization). */
+static struct gs_clock_proc_sample samples_of[GS_CLOCK_USES]; /* guard: uses_lock */
+
+static unsigned int list_samples(uint32_t card, unsigned long long last_seen_us)
+{
+    struct gs_clock_proc_sample *s = samples_of;
+    uint32_t n = gs_clock_uses(gs_state_clock(card), since_ns(last_seen_us), s, GS_CLOCK_USES);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (percent(s[i].busy_ns))
+            s[kept++] = s[i];
+    return kept;
+}
+
+static nvmlReturn_t sample_result(unsigned int n, const void *room, unsigned int count)
+{
+    if (!n)
+        return NVML_ERROR_NOT_FOUND;
+    return room && n <= count ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
@@ -261,23 +263,19 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                              unsigned long long lastSeenTimeStamp)
 {
     GS_NVML_ENTER_CARD(card, device);
-    unsigned long long now = stamp();
     if (!processSamplesCount)
         return NVML_ERROR_INVALID_ARGUMENT;
     pthread_mutex_lock(&uses_lock);
-    unsigned int n = lastSeenTimeStamp < now ? list_uses(card, uses, GS_SIM_PROCS_MAX) : 0;
-    nvmlReturn_t r = NVML_SUCCESS;
-    if (!n)
-        r = NVML_ERROR_NOT_FOUND;
-    else if (!utilization || n > *processSamplesCount)
-        r = NVML_ERROR_INSUFFICIENT_SIZE;
+    unsigned int n = list_samples(card, lastSeenTimeStamp);
+    nvmlReturn_t r = sample_result(n, utilization, *processSamplesCount);
     *processSamplesCount = n;
-    if (!r)
-        share(card, n);
     for (unsigned int i = 0; !r && i < n; i++) {
-        uint32_t pct = accounts[card].pct[uses[i].slot % GS_CLOCK_PROCS];
-        utilization[i] = (nvmlProcessUtilizationSample_t){
-            .pid = uses[i].pid, .timeStamp = now, .smUtil = pct, .memUtil = pct / 2};
+        unsigned int pct = percent(samples_of[i].busy_ns);
+        utilization[i] =
+            (nvmlProcessUtilizationSample_t){.pid = (unsigned int)samples_of[i].pid,
+                                             .timeStamp = samples_of[i].t_ns / 1000 + epoch_us(),
+                                             .smUtil = pct,
+                                             .memUtil = pct / 2};
     }
     pthread_mutex_unlock(&uses_lock);
     return r;
@@ -287,25 +285,21 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
                                                    nvmlProcessesUtilizationInfo_t *info)
 {
     GS_NVML_ENTER_CARD(card, device);
-    unsigned long long now = stamp();
     if (!info)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (info->version != STRUCT_VERSION(nvmlProcessesUtilizationInfo_v1_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     pthread_mutex_lock(&uses_lock);
-    unsigned int n = list_uses(card, uses, GS_SIM_PROCS_MAX);
-    nvmlReturn_t r = NVML_SUCCESS;
-    if (!n)
-        r = NVML_ERROR_NOT_FOUND;
-    else if (!info->procUtilArray || n > info->processSamplesCount)
-        r = NVML_ERROR_INSUFFICIENT_SIZE;
+    unsigned int n = list_samples(card, info->lastSeenTimeStamp);
+    nvmlReturn_t r = sample_result(n, info->procUtilArray, info->processSamplesCount);
     info->processSamplesCount = n;
-    if (!r)
-        share(card, n);
     for (unsigned int i = 0; !r && i < n; i++) {
-        uint32_t pct = accounts[card].pct[uses[i].slot % GS_CLOCK_PROCS];
-        info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){
-            .pid = uses[i].pid, .timeStamp = now, .smUtil = pct, .memUtil = pct / 2};
+        unsigned int pct = percent(samples_of[i].busy_ns);
+        info->procUtilArray[i] =
+            (nvmlProcessUtilizationInfo_v1_t){.pid = (unsigned int)samples_of[i].pid,
+                                              .timeStamp = samples_of[i].t_ns / 1000 + epoch_us(),
+                                              .smUtil = pct,
+                                              .memUtil = pct / 2};
     }
     pthread_mutex_unlock(&uses_lock);
     return r;
@@ -322,19 +316,18 @@ nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
         return NVML_ERROR_INVALID_ARGUMENT;
     if (type != NVML_GPU_UTILIZATION_SAMPLES && type != NVML_MEMORY_UTILIZATION_SAMPLES)
         return NVML_ERROR_NOT_SUPPORTED;
-    gs_clock_advance(c);
+    (void)gs_clock_advance(c);
     *sampleValType = NVML_VALUE_TYPE_UNSIGNED_INT;
     uint64_t kept = c->n_samples < GS_CLOCK_SAMPLES ? c->n_samples : GS_CLOCK_SAMPLES;
     if (!samples) {
         *sampleCount = GS_CLOCK_SAMPLES;
         return NVML_SUCCESS;
     }
-    unsigned long long to_epoch = stamp() - gs_clock_now() / 1000;
     unsigned int n = 0;
     for (uint64_t i = c->n_samples - kept; i < c->n_samples && n < *sampleCount; i++) {
         const struct gs_clock_sample *s = &c->sample[i % GS_CLOCK_SAMPLES];
-        unsigned long long t = s->t_ns / 1000 + to_epoch;
-        unsigned int pct = (unsigned int)(s->busy_ns * 100 / GS_CLOCK_SAMPLE_NS);
+        unsigned long long t = s->t_ns / 1000 + epoch_us();
+        unsigned int pct = percent(s->busy_ns);
         if (t <= lastSeenTimeStamp)
             continue;
         samples[n].timeStamp = t;
