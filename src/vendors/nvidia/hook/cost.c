@@ -3,6 +3,11 @@
 #include <string.h>
 
 #define MEAN_OF 8u /* samples; afterwards a moving mean of that weight */
+/* Samples among other streams: this many times the estimate is thrown away, until so many in a row
+ * say the same. */
+#define CROWDED_WASTE 3u
+#define CROWDED_MOST  8u
+#define RATIO_MOST    4.0
 /* A full round of the host between two of its calls; longer means that it did something else. */
 #define HOST_PROMPT_NS 20000u
 /* Threads that a large card runs at once: 128 multiprocessors with 2048 each. */
@@ -67,7 +72,7 @@ void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns)
 {
     uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
     uint32_t n = __atomic_load_n(&c->samples, __ATOMIC_RELAXED);
-    uint32_t outliers = __atomic_load_n(&c->outliers, __ATOMIC_RELAXED);
+    uint16_t outliers = __atomic_load_n(&c->outliers, __ATOMIC_RELAXED);
     bool far = n != 0 && (measured_ns > est * GS_COST_CLIP || measured_ns < est / GS_COST_CLIP);
 
     if (measured_ns == 0)
@@ -76,7 +81,7 @@ void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns)
         n = 0; /* twice: it has become another kernel */
     else if (far && measured_ns > est)
         measured_ns = est * GS_COST_CLIP;
-    __atomic_store_n(&c->outliers, far ? outliers + 1 : 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->outliers, far ? 1 : 0, __ATOMIC_RELAXED);
     n = n < MEAN_OF ? n + 1 : MEAN_OF;
     est = n == 1 ? measured_ns
                  : (uint64_t)((int64_t)est + ((int64_t)measured_ns - (int64_t)est) / (int64_t)n);
@@ -84,6 +89,32 @@ void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns)
     __atomic_store_n(&c->samples, n, __ATOMIC_RELAXED);
     if (far)
         __atomic_store_n(&c->countdown_ns, 0, __ATOMIC_RELAXED); /* look again at once */
+}
+
+void gs_cost_learn_crowded(struct gs_cost *c, uint64_t measured_ns)
+{
+    uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
+    uint16_t crowded = __atomic_load_n(&c->crowded, __ATOMIC_RELAXED);
+
+    if (est != 0 && measured_ns > est * CROWDED_WASTE && crowded < CROWDED_MOST) {
+        __atomic_store_n(&c->crowded, (uint16_t)(crowded + 1), __ATOMIC_RELAXED);
+        return;
+    }
+    __atomic_store_n(&c->crowded, 0, __ATOMIC_RELAXED);
+    if (est != 0 && measured_ns > est + est / 4 && crowded < CROWDED_MOST)
+        measured_ns = est + est / 4;
+    gs_cost_learn(c, measured_ns);
+}
+
+void gs_cost_learn_ratio(struct gs_cost *c, uint64_t measured_ns, uint64_t paid_ns)
+{
+    uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
+    double ratio = (double)measured_ns / (double)paid_ns;
+
+    if (est == 0)
+        return;
+    ratio = ratio < 1.0 / RATIO_MOST ? 1.0 / RATIO_MOST : ratio > RATIO_MOST ? RATIO_MOST : ratio;
+    gs_cost_learn(c, (uint64_t)((double)est * ratio));
 }
 
 uint64_t gs_cost_prior(uint64_t threads)

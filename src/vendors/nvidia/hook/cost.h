@@ -27,7 +27,8 @@ struct gs_cost {
     uint64_t est_ns;      /**< 0 not known */
     int64_t countdown_ns; /**< below 0: a sample is due */
     uint32_t samples;     /**< behind the estimate, saturating at the weight of the mean */
-    uint32_t outliers;    /**< in a row */
+    uint16_t outliers;    /**< in a row */
+    uint16_t crowded; /**< likewise: samples thrown away because other streams were in between */
 };
 
 #define GS_COST_BITS   14u
@@ -114,6 +115,13 @@ static inline bool gs_cost_count(struct gs_cost *c, uint64_t *ret_est_ns)
 void gs_cost_sampled(struct gs_cost *c);
 /** Learn from one measured launch. */
 void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns);
+/** The same where other streams of the process had work meanwhile: the measurement may contain
+ * their launches, undivided where these were queued in front, and counts the less the longer it is.
+ */
+void gs_cost_learn_crowded(struct gs_cost *c, uint64_t measured_ns);
+/** Learn from many launches, this one's among them: they took `measured_ns` instead of `paid_ns`.
+ */
+void gs_cost_learn_ratio(struct gs_cost *c, uint64_t measured_ns, uint64_t paid_ns);
 /** What a launch is taken for before anything is known of it: from its size alone.
  *  @threads  blocks times threads of a block; 0 a graph. */
 uint64_t gs_cost_prior(uint64_t threads);

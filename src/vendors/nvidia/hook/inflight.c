@@ -8,11 +8,13 @@
 #include "hook/limiter.h"
 #include "hook/ring.h"
 #include "hook/sys.h"
+#include "vendors/nvidia/hook/span.h"
 
 #define FAILURES_TO_TELL 8u
-#define POINTS           8u  /* at which a span looks for other streams */
-#define OTHERS           64u /* spans of other streams that are looked at */
 #define HISTORY          64u
+#define ENDS             32u
+/* What a correction may take at once. */
+#define CORRECTION_MOST_NS 10000000000
 
 /* Entry life: FREE -> OWNED (a launching thread) -> OPEN -> FREE. Only the harvester takes OPEN
  * ones. Everything but the state belongs to whoever moved it there. */
@@ -44,12 +46,23 @@ static struct {
     uint64_t last_end_ns; /* harvester only */
 } cards[GS_LEDGER_DEVICES];
 
-/* Streams' spans of work, newest HISTORY; harvester only. */
+/* What follows is the harvester's. */
+
+/* Streams' spans of work, newest HISTORY. */
 static struct {
     uint32_t dev;
-    struct gs_inflight_span span;
+    struct gs_span_stream span;
 } history[HISTORY];
 static uint32_t n_history;
+
+/* When the newest settled entry of a stream was passed. */
+static struct {
+    uint64_t id;
+    uint64_t end_ns;
+} ends[ENDS];
+
+/* Time of each card that this process is charged for. */
+static struct gs_span_set charged[GS_LEDGER_DEVICES];
 
 /* ---- taking and closing ---- */
 
@@ -223,82 +236,53 @@ uint32_t gs_inflight_count(uint32_t dev)
 
 /* ---- harvesting ---- */
 
-static uint32_t streams_at(uint64_t t, const struct gs_inflight_span *others, uint32_t n)
-{
-    uint64_t seen[OTHERS];
-    uint32_t n_seen = 0;
-
-    for (uint32_t i = 0; i < n && n_seen < OTHERS; i++) {
-        uint32_t k = 0;
-
-        if (t < others[i].start_ns || t > others[i].end_ns)
-            continue;
-        while (k < n_seen && seen[k] != others[i].id)
-            k++;
-        if (k == n_seen)
-            seen[n_seen++] = others[i].id;
-    }
-    return n_seen;
-}
-
-uint64_t gs_inflight_divide(uint64_t start_ns, uint64_t end_ns,
-                            const struct gs_inflight_span *others, uint32_t n)
-{
-    uint64_t span = end_ns - start_ns;
-    uint64_t sum = 0;
-
-    if (n == 0)
-        return span;
-    for (uint32_t i = 0; i < POINTS; i++)
-        sum += span / POINTS /
-               (1 + streams_at(start_ns + span / POINTS * i + span / POINTS / 2, others, n));
-    return sum + span % POINTS;
-}
-
 /* Spans of other streams that touch this one. */
-static uint32_t others_of(const struct gs_inflight *e, uint64_t start_ns, uint64_t end_ns,
-                          struct gs_inflight_span *ret_others)
+static uint32_t others_of(const struct gs_inflight *e, struct gs_span span,
+                          struct gs_span_stream *ret_others)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES && n < OTHERS; i++) {
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES && n < GS_SPAN_STREAMS; i++) {
         const struct gs_inflight *o = &entries[i];
 
         if (__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) == OPEN && o->where.dev == e->where.dev &&
-            o->where.id != e->where.id && o->recorded_ns < end_ns)
-            ret_others[n++] = (struct gs_inflight_span){o->where.id, o->recorded_ns, UINT64_MAX};
+            o->where.id != e->where.id && o->recorded_ns < span.end_ns)
+            ret_others[n++] = (struct gs_span_stream){o->where.id, {o->recorded_ns, UINT64_MAX}};
     }
-    for (uint32_t i = 0; i < HISTORY && i < n_history && n < OTHERS; i++) {
-        const struct gs_inflight_span *s = &history[i].span;
+    for (uint32_t i = 0; i < HISTORY && i < n_history && n < GS_SPAN_STREAMS; i++) {
+        const struct gs_span_stream *s = &history[i].span;
 
-        if (history[i].dev == e->where.dev && s->id != e->where.id && s->start_ns < end_ns &&
-            s->end_ns > start_ns)
+        if (history[i].dev == e->where.dev && s->id != e->where.id &&
+            s->span.start_ns < span.end_ns && s->span.end_ns > span.start_ns)
             ret_others[n++] = *s;
     }
     return n;
 }
 
-/* Card time of a launch that is done: what its stream took, less what other streams did. */
-static uint64_t used_by(const struct gs_inflight *e, const struct gs_timing_span *at,
-                        bool *ret_learn)
+/* What a launch took on its stream, learnt as its cost less the part of other streams. */
+static uint64_t learn(const struct gs_inflight *e, struct gs_span span)
 {
-    struct gs_inflight_span others[OTHERS];
     const struct gs_inflight_launch *l = &e->launch;
-    int64_t gap = 0, span = 0;
-    uint64_t used, part;
+    int64_t gap = 0, length = 0;
+    struct gs_span_stream others[GS_SPAN_STREAMS];
+    uint64_t took, part;
+    bool is_sound;
     uint32_t n;
 
-    *ret_learn = false;
     if (gs_timing_between(e->event[0], e->event[1], &gap) < 0 ||
-        gs_timing_between(e->event[1], e->event[2], &span) < 0)
+        gs_timing_between(e->event[1], e->event[2], &length) < 0)
         return l->paid_ns;
-    used = gs_cost_of_sample(gap > 0 ? (uint64_t)gap : 0, span > 0 ? (uint64_t)span : 0, e->host_ns,
-                             l->est_ns, ret_learn);
-    n = others_of(e, at->start_ns, at->end_ns, others);
-    part = gs_inflight_divide(at->start_ns, at->end_ns, others, n);
-    if (n != 0 && at->end_ns > at->start_ns)
-        used = (uint64_t)((double)used * (double)part / (double)(at->end_ns - at->start_ns));
-    return used != 0 ? used : 1;
+    took = gs_cost_of_sample(gap > 0 ? (uint64_t)gap : 0, length > 0 ? (uint64_t)length : 0,
+                             e->host_ns, l->est_ns, &is_sound);
+    n = others_of(e, span, others);
+    if (is_sound && n == 0) {
+        gs_cost_learn(l->cost, took);
+    } else if (is_sound && span.end_ns > span.start_ns) {
+        part = gs_span_divide(span, others, n);
+        gs_cost_learn_crowded(l->cost, (uint64_t)((double)took * (double)part /
+                                                  (double)(span.end_ns - span.start_ns)));
+    }
+    return took;
 }
 
 static void remember(const struct gs_inflight *e, uint64_t end_ns)
@@ -308,34 +292,70 @@ static void remember(const struct gs_inflight *e, uint64_t end_ns)
     if (n_history == 2 * HISTORY)
         n_history = HISTORY;
     history[at].dev = e->where.dev;
-    history[at].span = (struct gs_inflight_span){e->where.id, e->recorded_ns, end_ns};
+    history[at].span = (struct gs_span_stream){e->where.id, {e->recorded_ns, end_ns}};
+}
+
+/* Launches that were paid by their estimates took other than that. Where samples of single launches
+ * say little, because other streams are in between, the last of them stands for all. */
+static void correct(const struct gs_inflight *e, struct gs_span span, uint64_t used_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    struct gs_span_stream others[GS_SPAN_STREAMS];
+    int64_t more = used_ns > CORRECTION_MOST_NS ? CORRECTION_MOST_NS : (int64_t)used_ns;
+
+    (void)__atomic_add_fetch(&gs_limiter_credit[e->where.dev].ns, (int64_t)l->covers_ns - more,
+                             __ATOMIC_RELAXED);
+    if (l->kind != GS_INFLIGHT_MEASURED && used_ns != 0 && others_of(e, span, others) != 0)
+        gs_cost_learn_ratio(l->cost, used_ns, l->covers_ns);
+}
+
+/* Account for the launches that went by their estimates since the stream's last entry. When the
+ * last of them was out before the card had passed that entry, the stream had work without a break
+ * from there to here, and that is what they took, all together and however many streams there are.
+ */
+static void account_covered(const struct gs_inflight *e, uint64_t until_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint32_t dev = e->where.dev, at = (uint32_t)(e->where.id >> 4) % ENDS;
+    uint64_t last = ends[at].id == e->where.id ? ends[at].end_ns : 0;
+    uint64_t used = l->covers_ns, from;
+
+    if (l->covers_ns == 0)
+        return;
+    if (last != 0 && l->closed_ns < last) {
+        used = gs_span_add(&charged[dev], (struct gs_span){last, until_ns});
+        correct(e, (struct gs_span){last, until_ns}, used);
+    }
+    from = l->since_ns > cards[dev].last_end_ns ? l->since_ns : cards[dev].last_end_ns;
+    gs_limiter_note(dev, from < until_ns ? from : until_ns, until_ns, used);
 }
 
 static void finish(struct gs_inflight *e, uint64_t seen_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
-    uint32_t dev = e->where.dev;
-    struct gs_timing_span at =
+    uint32_t dev = e->where.dev, at = (uint32_t)(e->where.id >> 4) % ENDS;
+    struct gs_timing_span t =
         gs_timing_place(&e->base, e->event[l->kind == GS_INFLIGHT_MARK ? 2 : 1], e->event[2],
                         e->recorded_ns, seen_ns);
-    uint64_t used;
-    bool learn;
+    struct gs_span span = {t.start_ns, t.end_ns};
+    uint64_t took = 0, fresh;
 
-    if (l->kind != GS_INFLIGHT_MARK) {
-        used = used_by(e, &at, &learn);
-        if (learn)
-            gs_cost_learn(l->cost, used);
-        if (l->kind == GS_INFLIGHT_MEASURED)
-            gs_limiter_settle(dev, l->paid_ns, at.start_ns, at.end_ns, used);
+    if (l->kind != GS_INFLIGHT_MARK)
+        took = learn(e, span);
+    if (l->kind == GS_INFLIGHT_MEASURED) {
+        account_covered(e, span.start_ns);
+        fresh = gs_span_add(&charged[dev], span);
+        gs_limiter_settle(dev, l->paid_ns, span.start_ns, span.end_ns, took < fresh ? took : fresh);
+    } else {
+        account_covered(e, span.end_ns);
+        if (l->kind == GS_INFLIGHT_SAMPLE) /* nobody else is to be charged for it */
+            (void)gs_span_add(&charged[dev], span);
     }
-    if (l->covers_ns != 0) {
-        uint64_t from = l->since_ns > cards[dev].last_end_ns ? l->since_ns : cards[dev].last_end_ns;
-
-        gs_limiter_note(dev, from < at.end_ns ? from : at.end_ns, at.end_ns, l->covers_ns);
-    }
-    if (at.end_ns > cards[dev].last_end_ns)
-        cards[dev].last_end_ns = at.end_ns;
-    remember(e, at.end_ns);
+    if (span.end_ns > cards[dev].last_end_ns)
+        cards[dev].last_end_ns = span.end_ns;
+    ends[at].id = e->where.id;
+    ends[at].end_ns = span.end_ns;
+    remember(e, span.end_ns);
 }
 
 static void count_out(const struct gs_inflight *e)
@@ -441,6 +461,8 @@ void gs_inflight_forget(void)
 {
     memset(entries, 0, sizeof(entries));
     memset(cards, 0, sizeof(cards));
+    memset(ends, 0, sizeof(ends));
+    memset(charged, 0, sizeof(charged));
     harvesting = failures = told = n_history = n_open = 0;
     gs_timing_forget();
 }

@@ -34,6 +34,7 @@ struct gs_inflight_launch {
     uint64_t paid_ns;     /**< what the launch was charged; 0 for a mark */
     uint64_t covers_ns;   /**< charged for launches on this stream since its last entry */
     uint64_t since_ns;    /**< when that one was closed */
+    uint64_t closed_ns;   /**< now */
 };
 
 /** An entry with its events made, for the current context. NULL: all are in use, or the driver
@@ -60,14 +61,3 @@ uint32_t gs_inflight_count(uint32_t dev);
 void gs_inflight_purge(CUcontext context);
 /** Forked child: the events are not its own. */
 void gs_inflight_forget(void);
-
-/** Part of [start, end] that belongs to one stream when time is divided among all that have work
- * then.
- *  @n  intervals in which other streams had work; an id may appear several times.
- *  Returns nanoseconds, at most end - start. Pure. */
-struct gs_inflight_span {
-    uint64_t id;
-    uint64_t start_ns, end_ns;
-};
-uint64_t gs_inflight_divide(uint64_t start_ns, uint64_t end_ns,
-                            const struct gs_inflight_span *others, uint32_t n);

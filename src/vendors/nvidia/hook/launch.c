@@ -20,8 +20,7 @@
 /* Naps of such a wait. */
 #define NAP_LEAST_NS 50000u
 #define NAP_MOST_NS  2000000u
-/* A sample of one stream asks the next launch of each other stream for one, and that asks once
- * more: short launches side by side are seen side by side. */
+/* What is asked of other streams' next launches: 2 a sample that asks on, 1 a mark. */
 #define ASK_OTHERS 2u
 
 struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS];
@@ -150,7 +149,20 @@ static struct gs_launch_stream *claim_stream(uint64_t id)
     return s;
 }
 
-/* Does this launch need an entry, and of what kind? */
+/* Do other streams have work out? */
+static bool is_crowded(const struct gs_launch_stream *own)
+{
+    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++) {
+        const struct gs_launch_stream *s = &gs_launch_streams[i];
+
+        if (s != own && __atomic_load_n(&s->since_ns, __ATOMIC_RELAXED) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Does this launch need an entry, and of what kind? Among other streams a sample is taken in the
+ * middle of three rounds, so that what it shares the card with is seen, too. */
 static bool needs_entry(struct gs_launch *l, const struct gs_launch_stream *stream,
                         enum gs_inflight_kind *ret_kind)
 {
@@ -161,16 +173,19 @@ static bool needs_entry(struct gs_launch *l, const struct gs_launch_stream *stre
     *ret_kind = GS_INFLIGHT_MEASURED;
     if (l->est_ns == 0 || l->est_ns >= GS_COST_LONG_NS)
         return true;
-    *ret_kind = GS_INFLIGHT_SAMPLE;
+    *ret_kind = want == ASK_OTHERS ? GS_INFLIGHT_SAMPLE : GS_INFLIGHT_MARK;
     if (want != 0) {
         l->ask = want - 1;
         return true;
     }
     if (countdown < (int64_t)l->est_ns) {
-        l->ask = ASK_OTHERS;
+        if (is_crowded(stream))
+            l->ask = ASK_OTHERS;
+        else
+            *ret_kind = GS_INFLIGHT_SAMPLE;
+        gs_cost_sampled(l->cost);
         return true;
     }
-    *ret_kind = GS_INFLIGHT_MARK;
     return gs_limiter_window_ns(l->dev) == 0 ||
            __atomic_load_n(&stream->since_ns, __ATOMIC_RELAXED) + l->est_ns >= MARK_NS;
 }
@@ -257,7 +272,8 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
     if (kind != GS_INFLIGHT_MARK)
         gs_cost_sampled(l->cost);
     __atomic_store_n(&stream->want, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&stream->from_ns, gs_limiter_clock(), __ATOMIC_RELAXED);
+    launch.closed_ns = gs_limiter_clock();
+    __atomic_store_n(&stream->from_ns, launch.closed_ns, __ATOMIC_RELAXED);
     gs_inflight_close(l->entry, &launch);
     ask_others(stream, l->ask);
 }
