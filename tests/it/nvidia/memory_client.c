@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "vendors/nvidia/abi/cuda_types.h"
 #include "vendors/nvidia/abi/nvml_types.h"
@@ -294,6 +295,24 @@ static CUresult launch(uint64_t times)
     return result;
 }
 
+/* "work MS": kernels, each waited for, for so long; the last result and how many they were. */
+static void work(uint64_t ms)
+{
+    struct timespec ts;
+    uint64_t n = 0, end_ns = 0, now_ns = 0;
+    CUresult result = CUDA_SUCCESS;
+
+    while (result == CUDA_SUCCESS && now_ns <= end_ns) {
+        result = launch(1);
+        n++;
+        (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+        now_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+        if (end_ns == 0)
+            end_ns = now_ns + ms * 1000000;
+    }
+    printf("%d %" PRIu64 "\n", result, n);
+}
+
 /* The calls that use memory. */
 static int use_verb(const char *verb, uint64_t a, uint64_t b, uint64_t c)
 {
@@ -303,6 +322,8 @@ static int use_verb(const char *verb, uint64_t a, uint64_t b, uint64_t c)
         check(named[a], b, (unsigned char)c);
     else if (strcmp(verb, "launch") == 0)
         printf("%d\n", launch(a));
+    else if (strcmp(verb, "work") == 0)
+        work(a);
     else
         return 0;
     return 1;

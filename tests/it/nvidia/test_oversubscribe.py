@@ -1,13 +1,15 @@
 """Oversubscription on simulated cards: memory beyond the card, right data, answers that agree, nothing left
 behind. The cards' own count (gpuslice-sim, and a client without the hook) is the witness."""
 
+import os
 import signal
+import subprocess
 import time
 
 import pytest
 
-from conftest import GIB, MIB
-from test_memory import OOM, Client
+from conftest import GIB, MIB, build_dir, stage_dir
+from test_memory import CLIENT, OOM, Client
 
 NVML_OK = 0
 
@@ -196,3 +198,90 @@ def test_thrash_costs_what_it_moves(make_sim, clients):
     assert turns == 2 * 176 * MIB
     # time: at least what the moves take at 12 GB/s
     assert thrash_s >= thrash / 12e9
+
+
+class Run(Client):
+    """A client under `gpuslice run`, whose parent may write the board."""
+
+    def __init__(self, sim, name):
+        self.process = subprocess.Popen(
+            [stage_dir() / "bin" / "gpuslice", "run", "--memory", "700Mi", "--name", name, "--oversubscribe", "--",
+             build_dir() / CLIENT], env=sim.env(GPUSLICE_SIM_KERNEL_NS=1000000), text=True, bufsize=1,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+@pytest.fixture
+def rivals(make_sim, clients):
+    """rivals(with_board) -> (sim, two clients): on a card of 1 GiB each has 600 MiB of managed memory, and works."""
+    ran = []
+
+    def build(with_board):
+        sim = make_sim(cards=1, memory="1Gi")
+        pin = clients(sim.env()).start()
+        assert pin.do("alloc", 1, 900 * MIB)[0] == 0
+        if with_board:
+            two = [Run(sim, name) for name in "ab"]
+            ran.extend(two)
+        else:
+            two = [clients(sim.hook_env("700Mi", ledger=name, CUDA_OVERSUBSCRIBE="1", GPUSLICE_SIM_KERNEL_NS=1000000))
+                   for name in "ab"]
+        for client in two:
+            client.start()
+            assert client.do("alloc", 1, 600 * MIB)[0] == 0
+        pin.close()
+        for client in two:
+            assert client.do("launch", 1) == 0
+        return sim, two
+
+    yield build
+    for client in ran:
+        if client.process.poll() is None:
+            client.process.kill()
+        client.process.wait()
+
+
+def test_turns_move_less_and_do_more(rivals):
+    moved, done = {}, {}
+    for with_board in False, True:
+        sim, two = rivals(with_board)
+        before = sim.status()["cards"][0]["managed"]["migrated_bytes"]
+        for client in two:
+            client.send("work", 4000)
+        answers = [client.answer() for client in two]
+        assert [answer[0] for answer in answers] == [0, 0]
+        done[with_board] = [answer[1] for answer in answers]
+        moved[with_board] = sim.status()["cards"][0]["managed"]["migrated_bytes"] - before
+        for client in two:
+            client.close()
+        assert sim.status()["cards"][0]["used_bytes"] == 0
+    # measured: 31 times less and 14 times more; the bounds leave room for a machine under load
+    assert moved[True] * 5 < moved[False], (moved, done)
+    assert sum(done[True]) > 3 * sum(done[False]), (moved, done)
+    # turns of about a second: within four both had at least one
+    assert min(done[True]) * 10 > sum(done[True]), done
+
+
+def test_who_dies_in_its_turn_passes_it_on(rivals):
+    sim, two = rivals(True)
+    for client in two:
+        client.send("work", 300)
+    for client in two:
+        assert client.answer()[0] == 0
+    for client in two:
+        client.send("work", 60000)
+    # whose memory lies on the card has the turn; the other's is 176 MiB short of that
+    processes = sorted(sim.status()["processes"], key=lambda p: p["cards"][0]["used_bytes"])
+    pids = [p["pid"] for p in processes]
+    assert len(pids) == 2
+    os.kill(pids[1], signal.SIGKILL)
+    deadline = time.monotonic() + 10
+
+    def used():
+        return sim.status()["cards"][0]["managed"]["resident_bytes"]
+
+    # the other brings all of its memory to the card
+    while used() != 600 * MIB:
+        assert time.monotonic() < deadline
+    os.kill(pids[0], signal.SIGKILL)
+    while sim.status()["cards"][0]["used_bytes"]:
+        assert time.monotonic() < deadline
