@@ -129,7 +129,7 @@ void gs_resize_now(void)
     /* before the file is read: who writes a newer one after that raises the word again */
     wanted = __atomic_load_n(&self->ledger->head.quota_wanted, __ATOMIC_ACQUIRE);
     changed = look(self);
-    __atomic_store_n(&self->quota.seen, wanted, __ATOMIC_RELAXED);
+    __atomic_store_n(&self->quota_seen, wanted, __ATOMIC_RELAXED);
     __atomic_store_n(&self->quota.busy, 0, __ATOMIC_RELEASE);
     if (changed)
         gs_limiter_configure();
@@ -141,7 +141,7 @@ void gs_resize_attached(void)
     struct gs_self_state *self = &gs_self;
 
     if (self->quota.from_env == 0) {
-        __atomic_store_n(&self->quota.seen,
+        __atomic_store_n(&self->quota_seen,
                          __atomic_load_n(&self->ledger->head.quota_wanted, __ATOMIC_ACQUIRE),
                          __ATOMIC_RELAXED);
         /* who found no ledger to announce it in wrote it before we looked */

@@ -30,5 +30,5 @@ void gs_resize_now(void);
 static inline bool gs_resize_is_due(const struct gs_self_state *self)
 {
     return __atomic_load_n(&self->ledger->head.quota_wanted, __ATOMIC_RELAXED) !=
-           __atomic_load_n(&self->quota.seen, __ATOMIC_RELAXED);
+           __atomic_load_n(&self->quota_seen, __ATOMIC_RELAXED);
 }

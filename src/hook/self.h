@@ -41,6 +41,7 @@ struct gs_self_state {
     struct gs_ledger_device *device;
     struct gs_hami_slot *mirror; /**< our slot of HAMi's region */
     struct gs_hami_region *region;
+    uint64_t quota_seen; /**< ledger.head.quota_wanted up to which the quota was looked at */
     /** Ours, not the ledger's: a tenant can write there. 0: in the ledger but not in our grant. */
     uint64_t limit_bytes[GS_LEDGER_DEVICES];
     uint32_t core_pct[GS_LEDGER_DEVICES];        /**< 1..100; 100 none */
