@@ -33,5 +33,6 @@ GS_WUR int gs_control_announce(int dir_fd, uint64_t generation, bool was_straigh
 GS_WUR int gs_control_suspend(int dir_fd, bool suspend, bool is_straight,
                               struct gs_control_reach *ret_reach, struct gs_err *err);
 
-/** True where launches under this quota go straight to the driver: no share, no priority. */
+/** True where launches under this quota go straight to the driver: no share, no priority, no
+ * oversubscription. */
 bool gs_control_is_straight(const struct gs_quota *quota);

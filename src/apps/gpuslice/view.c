@@ -199,7 +199,7 @@ const char *gs_view_state_text(const struct gs_view_slice *slice)
 bool gs_view_is_held(const struct gs_view_slice *slice, const struct gs_quota_device *device)
 {
     return (device->core_pct < 100 && device->policy != GS_POLICY_OFF) ||
-           slice->slice->quota.high_priority;
+           slice->slice->quota.high_priority || slice->slice->quota.oversubscribe;
 }
 
 struct gs_view_share gs_view_share(const struct gs_view_slice *slice,
@@ -212,8 +212,8 @@ struct gs_view_share gs_view_share(const struct gs_view_slice *slice,
     if (!d)
         return share;
     share.managed_bytes = d->meter.managed_bytes;
-    if (!gs_view_is_held(slice, device) && d->meter.used_ns == 0)
-        return share; /* nobody counts */
+    if (!gs_view_is_held(slice, device))
+        return share; /* nobody counts; there may be something left of earlier terms */
     ms = ms < 1000 ? 1000 : ms > 10000 ? 10000 : ms;
     share.used_1s_permille = d->meter.used_1s_ns / 1000000;
     share.used_10s_permille = d->meter.used_10s_ns / 1000 / ms;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "hook/engine.h"
+#include "hook/resize.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/inflight.h"
@@ -217,6 +218,14 @@ static void begin_relaxed(struct gs_launch *l)
         l->entry = NULL;
 }
 
+/* The straight way may have been closed only so that somebody takes over the limits announced. */
+static bool is_anything_held(void)
+{
+    if (GS_UNLIKELY(gs_resize_is_due(&gs_self)))
+        gs_resize_now();
+    return gs_limiter_is_on();
+}
+
 void gs_launch_begin(struct gs_launch *l)
 {
     struct gs_capture_relaxed relaxed;
@@ -224,7 +233,7 @@ void gs_launch_begin(struct gs_launch *l)
     l->paid_ns = 0;
     l->entry = NULL;
     l->measured = l->pushed = false;
-    if (l->dev >= GS_LEDGER_DEVICES || l->dev >= gs_self.n_devices || !gs_limiter_is_on())
+    if (l->dev >= GS_LEDGER_DEVICES || l->dev >= gs_self.n_devices || !is_anything_held())
         return;
     if (gs_capture_any() && !gs_capture_is_clear(l->stream, l->per_thread))
         return; /* it is recorded, not run */
