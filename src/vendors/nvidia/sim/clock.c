@@ -6,6 +6,7 @@
 #include <time.h>
 
 #define REAP_NS 5000000ull
+#define KEEP_NS 30000ull /* no more than this is spun without offering the core */
 
 uint64_t gs_clock_now(void)
 {
@@ -185,8 +186,17 @@ int gs_clock_is_done_of(struct gs_clock *c, uint32_t slot, uint64_t generation, 
 
 /* ---- waiting ---- */
 
-/* Timers are late by some ten microseconds: the last stretch is spent awake, but the core goes to
- * whoever else wants it. */
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Timers are late by some ten microseconds: the last stretch is spent awake. Until the very end the
+ * core goes to whoever else wants it; then a switch would cost more than it gives. */
 static void sleep_until(uint64_t until, uint64_t spin_ns)
 {
     uint64_t now = gs_clock_now();
@@ -196,8 +206,12 @@ static void sleep_until(uint64_t until, uint64_t spin_ns)
                               .tv_nsec = (long)(ns % 1000000000ull)};
         nanosleep(&ts, NULL);
     }
-    while (gs_clock_now() < until)
-        (void)sched_yield();
+    while ((now = gs_clock_now()) < until) {
+        if (until - now > KEEP_NS)
+            (void)sched_yield();
+        else
+            relax();
+    }
 }
 
 int gs_clock_wait_once(struct gs_clock *c, uint32_t slot, uint64_t tag, uint64_t spin_ns)
