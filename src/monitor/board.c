@@ -11,7 +11,8 @@
 /* Two clocks may have been read on the way to a beat that stands still: look so often at least. */
 #define DEPOSE_LOOKS 10u
 #define NAME_BYTES   160
-/* What an earlier writer left counts for so long, and up to so much beyond what hooks have taken. */
+/* What an earlier writer left counts for so long, and up to so much beyond what hooks have taken.
+ */
 #define ADOPT_NS 1000000000u
 
 int gs_board_new(int dir_fd, const char *uuid, unsigned mode, uint64_t card_bytes,
