@@ -12,7 +12,7 @@
 #include "core/size.h"
 
 /* A process that says it waits or has work queued is looked at so often: it may be dead. */
-#define LOOK_NS 100000000u
+#define LOOK_NS 200000000u
 /* A cumulative refund beyond this (an hour and more of card time a second, for years) is not one.
  */
 #define REFUND_MAX ((uint64_t)1 << 62)
@@ -226,36 +226,58 @@ static void take_slot(struct gs_ledgers_slice *s, uint32_t slot, uint64_t owner,
         p->wait_since_ns = p->busy_until_ns = 0; /* words that nobody will take back */
 }
 
+/** The head and the slots we know of in one go, and the slots that are new. */
+static int read_slots(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint32_t *ret_n)
+{
+    const struct gs_ledger_head *head = &set->head;
+    uint32_t known = s->arbiter.n_processes, n;
+    int rc = read_at(s->fd, &set->head, sizeof(set->head) + known * sizeof(set->slot[0]),
+                     GS_LEDGER_OFFSET);
+
+    if (rc < 0)
+        return rc;
+    if (head->magic != GS_LEDGER_MAGIC || head->version != GS_LEDGER_VERSION ||
+        head->n_devices > GS_LEDGER_DEVICES || (uint32_t)s->device >= head->n_devices)
+        return -EPROTO;
+    n = head->slot_high < GS_LEDGER_SLOTS ? (uint32_t)head->slot_high : GS_LEDGER_SLOTS;
+    if (n > s->cap)
+        rc = grow(s, n);
+    if (rc == 0 && n > known)
+        rc = read_at(s->fd, &set->slot[known], (n - known) * sizeof(set->slot[0]),
+                     GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot) +
+                         known * sizeof(set->slot[0]));
+    *ret_n = n;
+    return rc;
+}
+
+/** Where its hooks are with the board's refunds; asked for as long as nobody has used it. */
+static int read_meter(struct gs_ledgers_slice *s)
+{
+    struct gs_ledger_meter meter;
+    int rc = read_at(s->fd, &meter, sizeof(meter),
+                     gs_ledger_file_bytes((uint32_t)s->device) +
+                         offsetof(struct gs_ledger_device, meter));
+
+    if (rc == 0)
+        s->refund_seen_ns = meter.refund_seen_ns <= REFUND_MAX ? meter.refund_seen_ns : 0;
+    return rc;
+}
+
 static int read_slice(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint64_t now_ns)
 {
-    struct gs_ledger_head head;
-    struct gs_ledger_meter meter;
-    uint64_t at;
-    uint32_t n;
+    uint32_t n = 0;
     int rc = s->device < 0 ? find_device(set, s) : 0;
 
     if (rc == 0)
-        rc = read_at(s->fd, &head, offsetof(struct gs_ledger_head, reserved), GS_LEDGER_OFFSET);
-    if (rc < 0)
-        return rc;
-    if (head.magic != GS_LEDGER_MAGIC || head.version != GS_LEDGER_VERSION ||
-        head.n_devices > GS_LEDGER_DEVICES || (uint32_t)s->device >= head.n_devices)
-        return -EPROTO;
-    n = head.slot_high < GS_LEDGER_SLOTS ? (uint32_t)head.slot_high : GS_LEDGER_SLOTS;
-    at = gs_ledger_file_bytes((uint32_t)s->device);
-    if (n > s->cap)
-        rc = grow(s, n);
-    if (rc == 0)
-        rc = read_at(s->fd, set->slot, n * sizeof(set->slot[0]),
-                     GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot));
+        rc = read_slots(set, s, &n);
     if (rc == 0)
         rc = read_at(s->fd, set->use, n * sizeof(set->use[0]),
-                     at + offsetof(struct gs_ledger_device, use));
-    if (rc == 0)
-        rc = read_at(s->fd, &meter, sizeof(meter), at + offsetof(struct gs_ledger_device, meter));
+                     gs_ledger_file_bytes((uint32_t)s->device) +
+                         offsetof(struct gs_ledger_device, use));
+    if (rc == 0 && !s->has_refund)
+        rc = read_meter(s);
     if (rc < 0)
         return rc;
-    s->refund_seen_ns = meter.refund_seen_ns <= REFUND_MAX ? meter.refund_seen_ns : 0;
     for (uint32_t i = 0; i < n; i++)
         take_slot(s, i, set->slot[i].owner, &set->use[i], now_ns);
     /* a ledger that shrinks is damaged; its processes end as far as we are concerned */

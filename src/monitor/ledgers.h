@@ -5,6 +5,7 @@
  * One thread at a time. */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "contract/ledger.h"
@@ -45,9 +46,14 @@ struct gs_ledgers {
     struct gs_ledgers_slice *slice[GS_BOARD_SLICES];
     uint32_t n;
     /* read here first: a hostile ledger may change under a second look */
-    struct gs_ledger_slot slot[GS_LEDGER_SLOTS];
+    struct gs_ledger_head head;
+    struct gs_ledger_slot slot[GS_LEDGER_SLOTS]; /**< right behind the head, as in the file */
     struct gs_ledger_use use[GS_LEDGER_SLOTS];
 };
+
+_Static_assert(offsetof(struct gs_ledgers, slot) - offsetof(struct gs_ledgers, head) ==
+                   offsetof(struct gs_ledger, slot),
+               "head and slots are read in one go");
 
 /** Zero the object and name its card; it is large, keep it on the heap. */
 void gs_ledgers_init(struct gs_ledgers *set, const char *uuid);
