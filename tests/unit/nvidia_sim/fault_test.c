@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "vendors/nvidia/abi/cuda_types.h"
+#include "vendors/nvidia/abi/nvml_types.h"
 #include "vendors/nvidia/sim/fault.h"
 
 static struct gs_fault faults;
@@ -92,6 +93,22 @@ static void xids_are_numbered(void **state)
     assert_int_equal(last->xid, GS_FAULT_XIDS + 3);
 }
 
+static void nvml_goes_away_and_lies(void **state)
+{
+    (void)state;
+    assert_int_equal(gs_fault_nvml_absent(&faults), 0);
+    assert_int_equal(gs_fault_nvml_absent(&faults), 0);
+    assert_int_equal(gs_fault_enter("nvmlDeviceGetCount"), NVML_ERROR_DRIVER_NOT_LOADED);
+    assert_int_equal(gs_fault_enter("cuCtxGetDevice"), 0);
+    assert_int_equal(gs_fault_pct(5), 5);
+    assert_int_equal(gs_fault_nvml_lies(&faults, 101), -EINVAL);
+    assert_int_equal(gs_fault_nvml_lies(&faults, 0), 0);
+    assert_int_equal(gs_fault_pct(5), 0);
+    gs_fault_reset(&faults);
+    assert_int_equal(gs_fault_pct(5), 5);
+    assert_int_equal(gs_fault_enter("nvmlDeviceGetCount"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +117,7 @@ int main(void)
         cmocka_unit_test_setup(a_lost_card_fails_its_contexts_only, setup),
         cmocka_unit_test_setup(a_full_table_and_long_names_are_refused, setup),
         cmocka_unit_test_setup(xids_are_numbered, setup),
+        cmocka_unit_test_setup(nvml_goes_away_and_lies, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
