@@ -102,6 +102,8 @@ static void add_share(struct gs_table *t, const struct gs_view_slice *s,
                 d->core_pct < 100 ? gs_quota_policy_name(d->policy) : "");
     add_permille(&text, share.used_10s_permille);
     gs_buf_adds(&text, " %");
+    if (share.now_permille != UINT64_MAX && share.now_permille != d->core_pct * 10)
+        gs_buf_addf(&text, ", may use %u %% now", (unsigned)(share.now_permille / 10));
     if (share.wait_ms_per_s != UINT64_MAX)
         gs_buf_addf(&text, ", waits %llu ms/s", (unsigned long long)share.wait_ms_per_s);
     gs_table_add(t, gs_buf_text(&text));

@@ -1,10 +1,14 @@
 #include "apps/gpuslice/view.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "contract/board.h"
 #include "core/size.h"
 #include "vendors/registry_node.h"
 
@@ -95,6 +99,43 @@ static int place(struct gs_view *view, const struct gs_card_process *p)
     return add_process(view, &view->outside, p->pid, p->used_bytes, false);
 }
 
+/* What the card's board lends the slice, in basis points; 0 where there is no fresh board. */
+static uint32_t lent_bp(const struct gs_view_slice *s, const char *uuid)
+{
+    char path[sizeof(GS_SLICE_BOARD) + 128];
+    struct gs_board_slice entry;
+    struct gs_board board; /* 15 KB */
+    GS_CLEANUP(gs_file_close) int fd = -1;
+    int rc = -EAGAIN;
+
+    if (strchr(uuid, '/'))
+        return 0;
+    (void)snprintf(path, sizeof(path), "../" GS_SLICE_BOARD "/%s", uuid);
+    fd = openat(s->slice->dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    /* a copy taken while the writer was at it is taken again */
+    for (int i = 0; fd >= 0 && rc == -EAGAIN && i < 10; i++) {
+        if (pread(fd, &board, sizeof(board), 0) != (ssize_t)sizeof(board))
+            return 0;
+        rc = gs_board_find(&board, s->book.file_dev, s->book.file_ino, s->book.read_ns, &entry);
+    }
+    return rc == 0 ? entry.share_bp : 0;
+}
+
+/* Fixed shares are what they are; of an elastic one the board tells. */
+static void read_shares(struct gs_view_slice *s)
+{
+    const struct gs_quota *q = &s->slice->quota;
+
+    for (uint32_t i = 0; i < q->n_devices; i++) {
+        const struct gs_quota_device *d = &q->device[i];
+        uint32_t bp = d->policy == GS_POLICY_ELASTIC ? lent_bp(s, d->uuid) : 0;
+
+        s->now_permille[i] = d->policy == GS_POLICY_OFF ? 1000 : d->core_pct * 10;
+        if (bp > 0)
+            s->now_permille[i] = bp < GS_SHARE_ALL_BP ? bp / 10 : 1000;
+    }
+}
+
 static int read_slice(const struct gs_view *view, struct gs_view_slice *s)
 {
     int rc;
@@ -104,6 +145,7 @@ static int read_slice(const struct gs_view *view, struct gs_view_slice *s)
 
     if (rc != 0)
         return rc == -ENOMEM ? rc : 0; /* none yet; a damaged one shows as no processes */
+    read_shares(s);
     for (size_t i = 0; i < s->book.n_processes && rc == 0; i++)
         rc = add_process(view, s, s->book.process[i].pid, s->book.process[i].used_bytes,
                          !(s->book.process[i].flags & GS_SLOT_UNHELD));
@@ -206,12 +248,13 @@ struct gs_view_share gs_view_share(const struct gs_view_slice *slice,
                                    const struct gs_quota_device *device)
 {
     const struct gs_book_device *d = gs_book_find_device(&slice->book, device->uuid);
-    struct gs_view_share share = {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
+    struct gs_view_share share = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
     uint64_t ms = slice->book.age_ns / 1000000;
 
     if (!d)
         return share;
     share.managed_bytes = d->meter.managed_bytes;
+    share.now_permille = slice->now_permille[device - slice->slice->quota.device];
     if (!gs_view_is_held(slice, device))
         return share; /* nobody counts; there may be something left of earlier terms */
     ms = ms < 1000 ? 1000 : ms > 10000 ? 10000 : ms;

@@ -25,6 +25,7 @@ struct gs_view_process {
 struct gs_view_share {
     uint64_t used_1s_permille;  /**< of the card, in the last second */
     uint64_t used_10s_permille; /**< in the last ten, or since the slice began */
+    uint64_t now_permille;      /**< what it may use now: with idle shares that are lent to it */
     uint64_t wait_ms_per_s;     /**< waits of all its threads, per second of the last interval */
     uint64_t managed_bytes;     /**< of its device memory, what lies in the host's now */
 };
@@ -35,6 +36,7 @@ struct gs_view_slice {
     struct gs_view_process *process;
     size_t n_processes;
     size_t cap_processes;
+    uint64_t now_permille[GS_LEDGER_DEVICES];  /**< by place in the quota; see gs_view_share */
     uint64_t wait_ms_per_s[GS_LEDGER_DEVICES]; /**< by place in the book; gs_view_pace() */
 };
 

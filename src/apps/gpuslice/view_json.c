@@ -55,6 +55,7 @@ static bool add_share(yyjson_mut_doc *doc, yyjson_mut_val *obj, const struct gs_
 
     return add_permille(doc, obj, "core_used_1s_pct", share.used_1s_permille) &&
            add_permille(doc, obj, "core_used_10s_pct", share.used_10s_permille) &&
+           add_permille(doc, obj, "share_now_pct", share.now_permille) &&
            add_number(doc, obj, "wait_ms_per_s", share.wait_ms_per_s) &&
            yyjson_mut_obj_add_str(doc, obj, "policy", gs_quota_policy_name(d->policy)) &&
            yyjson_mut_obj_add_str(doc, obj, "priority",

@@ -5,7 +5,7 @@ import subprocess
 import time
 
 from conftest import build_dir
-from cli_tools import cli, make_cli, until  # noqa: F401 (fixtures)
+from cli_tools import cli, end, make_cli, until  # noqa: F401 (fixtures)
 
 SETTLE_S, WINDOW_S, POINTS = 1.0, 2.0, 6
 
@@ -95,3 +95,14 @@ def test_waits_are_recorded(cli, tmp_path):
     assert {e["args"]["what"] for e in waits} <= {"cuLaunchKernel", "cuGraphLaunch", "cuLaunchKernelEx"}
     assert all(e["dur"] >= 100 for e in events)
     assert sum(e["dur"] for e in waits) > 500000  # of a second of card time, eight tenths are waited for
+
+
+def test_an_idle_share_is_lent_and_shown(cli):
+    idle = cli.start("--cores", "50", "--name", "idle")
+    load = Load(cli, "--cores", "30", "--policy", "elastic")
+    until(lambda: cli.slice("l")["devices"][0]["share_now_pct"] == 100)
+    assert "may use 100 % now" in cli.ok("top", "--once")
+    until(lambda: load.share(0.5) > 80)
+    load.p.terminate()
+    load.p.wait(60)
+    assert end(idle) == 0
