@@ -167,6 +167,12 @@ static bool asked_within(const struct gs_arbiter_slice *s, uint64_t now_ns, uint
     return s->demand_ns != 0 && now_ns - s->demand_ns <= ns;
 }
 
+/** Asks for the card, and could have it. */
+static bool is_active(const struct gs_arbiter_slice *s, uint64_t now_ns)
+{
+    return asked_within(s, now_ns, GS_ARBITER_IDLE_NS) && !s->is_parked;
+}
+
 /** Everything the lending needs to know of all slices together. */
 struct market {
     uint32_t n_active;
@@ -181,14 +187,15 @@ static struct market survey(const struct gs_arbiter *a, uint64_t now_ns)
 
     for (uint32_t i = 0; i < a->n_slices; i++) {
         const struct gs_arbiter_slice *s = a->slice[i];
-        bool active = asked_within(s, now_ns, GS_ARBITER_IDLE_NS);
+        bool active = is_active(s, now_ns);
 
         m.n_active += active;
         if (is_held(s) && !active)
             m.idle_bp += s->core_bp;
         if (is_held(s) && active && s->policy == GS_POLICY_ELASTIC)
             m.borrower_bp += s->core_bp;
-        m.is_high_active |= s->is_high && asked_within(s, now_ns, GS_ARBITER_PRIORITY_NS);
+        m.is_high_active |=
+            s->is_high && !s->is_parked && asked_within(s, now_ns, GS_ARBITER_PRIORITY_NS);
     }
     return m;
 }
@@ -197,7 +204,7 @@ static struct market survey(const struct gs_arbiter *a, uint64_t now_ns)
  * need not wait for us. */
 static uint32_t share_of(const struct gs_arbiter_slice *s, const struct market *m, uint64_t now_ns)
 {
-    bool active = asked_within(s, now_ns, GS_ARBITER_IDLE_NS);
+    bool active = is_active(s, now_ns);
     uint64_t idle_bp = m->idle_bp, borrower_bp = m->borrower_bp, share;
 
     if (!is_held(s))

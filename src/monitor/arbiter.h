@@ -50,6 +50,8 @@ struct gs_arbiter_slice {
     uint32_t core_bp;                   /**< (in) promised; GS_SHARE_ALL_BP none asked */
     uint32_t policy;                    /**< (in) enum gs_policy */
     bool is_high;                       /**< (in) goes first */
+    bool is_parked;                     /**< (in) another has the turn in memory: it cannot use its
+                                           share now, and nobody has to yield to it */
     uint32_t n_processes;               /**< (in) */
     struct gs_arbiter_process *process; /**< (in) caller's; kept as they are between calls */
     struct gs_arbiter_process ghost[GS_ARBITER_GHOSTS]; /**< see gs_arbiter_forget_process() */

@@ -275,10 +275,13 @@ static void take_turns(struct gs_board_writer *w, uint64_t now_ns)
             .fixed_bytes = any ? s->fixed_bytes : 0,
             .managed_bytes = s->managed_bytes,
             .demand_ns = s->arbiter.demand_ns,
+            .is_high = s->arbiter.is_high,
             .is_waiting = waits,
         };
     }
     gs_turns_step(&w->turns, w->turn, w->ledgers.n, w->card_bytes, now_ns);
+    for (uint32_t i = 0; i < w->ledgers.n; i++) /* for the next tick's lending */
+        w->ledgers.slice[i]->arbiter.is_parked = w->turn[i].is_parked != 0;
 }
 
 static int publish(struct gs_board_writer *w, uint64_t now_ns)

@@ -91,22 +91,57 @@ static void update_queue(struct gs_turns *turns, const struct gs_turns_slice *sl
     }
 }
 
-/* The first of the queue has the turn from now on. */
+/* Place in the queue of the first that goes before others; n_asking: none does. */
+static uint32_t first_high(const struct gs_turns *turns, const struct gs_turns_slice *slices,
+                           uint32_t n)
+{
+    uint32_t at = 0;
+
+    while (at < turns->n_asking) {
+        const struct gs_turns_slice *s = find(slices, n, turns->asking[at]);
+
+        if (s != NULL && s->is_high != 0)
+            break;
+        at++;
+    }
+    return at;
+}
+
+/* The first of the queue has the turn from now on; after a slice of low priority, the first of high
+ * priority. */
 static void pass_on(struct gs_turns *turns, const struct gs_turns_slice *slices, uint32_t n,
                     uint64_t now_ns)
 {
     const struct gs_turns_slice *old =
         turns->has_holder != 0 ? find(slices, n, turns->holder) : NULL;
     const struct gs_turns_slice *next;
+    uint32_t at = old != NULL && old->is_high != 0 ? 0 : first_high(turns, slices, n);
+    uint64_t length;
 
-    if (old != NULL && is_asking(old, now_ns))
-        ask(turns, old->key);
-    memcpy(turns->holder, turns->asking[0], sizeof(turns->holder));
+    if (at == turns->n_asking)
+        at = 0;
+    memcpy(turns->holder, turns->asking[at], sizeof(turns->holder));
     turns->has_holder = 1;
     turns->n_asking--;
-    memmove(turns->asking[0], turns->asking[1], turns->n_asking * sizeof(turns->asking[0]));
+    memmove(turns->asking[at], turns->asking[at + 1],
+            (turns->n_asking - at) * sizeof(turns->asking[0]));
+    if (old != NULL && is_asking(old, now_ns))
+        ask(turns, old->key);
     next = find(slices, n, turns->holder);
-    turns->until_ns = now_ns + gs_turns_length_ns(next != NULL ? next->managed_bytes : 0);
+    length = gs_turns_length_ns(next != NULL ? next->managed_bytes : 0);
+    turns->until_ns = now_ns + length;
+    length /= GS_TURNS_CUT;
+    turns->cut_ns = now_ns + (length > GS_TURNS_MIN_NS ? length : GS_TURNS_MIN_NS);
+}
+
+/* Is the holder's turn over, where another asks? */
+static bool is_over(const struct gs_turns *turns, const struct gs_turns_slice *slices, uint32_t n,
+                    const struct gs_turns_slice *holder, uint64_t now_ns)
+{
+    if (now_ns >= turns->until_ns)
+        return true;
+    return holder->is_high == 0 && now_ns >= turns->cut_ns &&
+           first_high(turns, slices, n) < turns->n_asking;
 }
 
 void gs_turns_step(struct gs_turns *turns, struct gs_turns_slice *slices, uint32_t n_slices,
@@ -126,8 +161,9 @@ void gs_turns_step(struct gs_turns *turns, struct gs_turns_slice *slices, uint32
     holder = turns->has_holder != 0 ? find(slices, n, turns->holder) : NULL;
     if (holder == NULL || !takes_part(holder))
         turns->has_holder = 0;
-    if (turns->n_asking != 0 && (turns->has_holder == 0 || !is_asking(holder, now_ns) ||
-                                 (wanted > card_bytes && now_ns >= turns->until_ns))) {
+    if (turns->n_asking != 0 &&
+        (turns->has_holder == 0 || !is_asking(holder, now_ns) ||
+         (wanted > card_bytes && is_over(turns, slices, n, holder, now_ns)))) {
         pass_on(turns, slices, n, now_ns);
         holder = find(slices, n, turns->holder);
     }

@@ -184,6 +184,32 @@ static void a_holder_that_left_is_replaced_at_once(void **state)
         assert_int_equal(s[i].is_parked, 0);
 }
 
+/* High priority comes at once, but for a tenth of the other's turn, and does not come twice running
+ * while others ask. */
+static void high_priority_goes_first_and_shuts_nobody_out(void **state)
+{
+    struct gs_turns_slice s[3] = {slice(1, 0, 6 * GIB), slice(2, 0, 6 * GIB), slice(3, 0, 6 * GIB)};
+    uint64_t length = gs_turns_length_ns(6 * GIB), now = S, since, had[3] = {0};
+
+    (void)state;
+    s[2].is_high = 1;
+    s[2].demand_ns = 0;
+    gs_turns_step(&turns, s, 3, CARD, now);
+    assert_int_equal(only_runner(s, 2), 0);
+    s[2].demand_ns = UINT64_MAX;
+    for (since = now; only_runner(s, 3) != 2; now += TICK)
+        gs_turns_step(&turns, s, 3, CARD, now);
+    assert_in_range(now - since, length / 10, length / 10 + 3 * TICK);
+    for (since = now; now < since + 22 * length; now += TICK) {
+        gs_turns_step(&turns, s, 3, CARD, now);
+        assert_true(only_runner(s, 3) >= 0);
+        had[only_runner(s, 3)] += TICK;
+    }
+    for (int i = 0; i < 2; i++) /* of eleven tenths one, by turns */
+        assert_in_range(had[i], length * 8 / 10, length * 12 / 10);
+    assert_true(had[2] > 19 * length);
+}
+
 static void any_number_is_taken(void **state)
 {
     static struct gs_turns_slice many[GS_TURNS_SLICES + 8];
@@ -263,6 +289,7 @@ int main(void)
         cmocka_unit_test_setup(an_idle_one_is_parked_beforehand, setup),
         cmocka_unit_test_setup(a_newcomer_does_not_wait_for_a_turn_that_is_over, setup),
         cmocka_unit_test_setup(a_holder_that_left_is_replaced_at_once, setup),
+        cmocka_unit_test_setup(high_priority_goes_first_and_shuts_nobody_out, setup),
         cmocka_unit_test_setup(any_number_is_taken, setup),
         cmocka_unit_test_setup(nobody_starves, setup),
     };
