@@ -67,11 +67,10 @@ static inline uint64_t gs_cost_blocks(unsigned int x, unsigned int y, unsigned i
  *  @quarter  gs_cost_quarter() of the blocks; 0 for a graph. */
 static inline uint64_t gs_cost_key(uint64_t handle, uint64_t shape, uint32_t quarter, uint32_t dev)
 {
-    uint64_t h = (handle ^ (shape << 23 | shape >> 41)) * 0x9e3779b97f4a7c15ull;
+    /* a sum of products: one multiplication deep, and the high bits depend on everything */
+    uint64_t h = handle * 0x9e3779b97f4a7c15ull + shape * 0xd6e8feb86659fd93ull +
+                 ((uint64_t)dev << 8 | quarter) * 0xa0761d6478bd642full;
 
-    h ^= h >> 32;
-    h = (h ^ ((uint64_t)dev << 32 | quarter)) * 0xd6e8feb86659fd93ull;
-    h ^= h >> 32;
     return h | 1u;
 }
 

@@ -229,20 +229,22 @@ static CUresult run_any(gs_fn_cuGraphLaunch *real, CUgraphExec exec, CUstream st
  * events. */
 CUresult gs_nv_graph_launch(gs_fn_cuGraphLaunch *real, CUgraphExec hGraph, CUstream hStream)
 {
-    struct gs_launch l = {
-        .what = "cuGraphLaunch",
-        .stream = hStream,
-        .per_thread = real == gs_driver_cuda()->cuGraphLaunch_ptsz,
-        .handle = (uintptr_t)hGraph,
-        .shape = GS_LAUNCH_GRAPH_SHAPE,
-    };
+    bool per_thread = real == gs_driver_cuda()->cuGraphLaunch_ptsz;
+    struct gs_launch l;
 
     if (GS_LIKELY(__atomic_load_n(&gs_engine.launch_free, __ATOMIC_RELAXED) != 0))
-        return run_any(real, hGraph, hStream, l.per_thread);
+        return run_any(real, hGraph, hStream, per_thread);
+    l.what = "cuGraphLaunch";
+    l.stream = hStream;
+    l.handle = (uintptr_t)hGraph;
+    l.shape = GS_LAUNCH_GRAPH_SHAPE;
+    l.blocks = 0;
+    l.per_block = l.quarter = 0;
+    l.per_thread = per_thread;
     if (gs_launch_pay(&l))
-        return gs_launch_paid(&l, run_any(real, hGraph, hStream, l.per_thread));
+        return gs_launch_paid(&l, run_any(real, hGraph, hStream, per_thread));
     gs_launch_begin(&l);
-    return gs_launch_end(&l, run_any(real, hGraph, hStream, l.per_thread));
+    return gs_launch_end(&l, run_any(real, hGraph, hStream, per_thread));
 }
 
 CUresult gs_nv_graph_upload(gs_fn_cuGraphUpload *real, CUgraphExec hGraph, CUstream hStream)

@@ -27,6 +27,7 @@ struct gs_inflight {
     CUevent event[3];  /* before, right before, behind */
     struct gs_timing_where where;
     enum gs_inflight_kind kind;
+    bool is_ended;
     struct gs_timing_base base;
     uint64_t recorded_ns; /* event[1] was recorded then or later; of a mark event[2] */
     uint64_t host_ns;     /* between the first record and the launch */
@@ -198,12 +199,17 @@ static void settle_unseen(const struct gs_inflight *e, uint64_t now_ns)
                         l->covers_ns);
 }
 
+void gs_inflight_end(struct gs_inflight *e)
+{
+    e->is_ended = gs_timing_record(e->event[2], &e->where);
+}
+
 void gs_inflight_close(struct gs_inflight *e, const struct gs_inflight_launch *launch)
 {
     uint32_t dev = e->where.dev;
 
     e->launch = *launch;
-    if (!gs_timing_record(e->event[2], &e->where)) {
+    if (!e->is_ended) {
         tell(dev, "cuEventRecord");
         settle_unseen(e, gs_limiter_clock());
         give_back(e);

@@ -44,8 +44,10 @@ struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,
 enum gs_inflight_kind gs_inflight_kind_of(const struct gs_inflight *entry);
 /** Record the events before the launch. False: the driver would not; the entry is given back. */
 GS_WUR bool gs_inflight_start(struct gs_inflight *entry);
-/** The launch is out: record the event behind it. Settles a launch whose event cannot be recorded.
- */
+/** The launch is out: record the event behind it. First thing, for an idle stream's event waits for
+ * this call. */
+void gs_inflight_end(struct gs_inflight *entry);
+/** Let it be harvested. Settles a launch whose event could not be recorded. */
 void gs_inflight_close(struct gs_inflight *entry, const struct gs_inflight_launch *launch);
 /** There was no launch. NULL is accepted. */
 void gs_inflight_drop(struct gs_inflight *entry);

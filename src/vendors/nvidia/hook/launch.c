@@ -63,6 +63,15 @@ uint32_t gs_launch_device(CUstream stream)
 
 /* ---- begin ---- */
 
+static uint64_t prior(const struct gs_launch *l)
+{
+    uint64_t threads;
+
+    if (__builtin_mul_overflow(l->blocks, (uint64_t)l->per_block, &threads))
+        threads = UINT64_MAX;
+    return gs_cost_prior(threads);
+}
+
 /* Where the events go: into the stream's context, which need not be the thread's when there are
  * several cards (a kernel of a library runs where its stream is). */
 static bool set_where(struct gs_launch *l)
@@ -206,10 +215,10 @@ static void begin_relaxed(struct gs_launch *l)
 
     (void)gs_inflight_harvest();
     l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
-    keep_window(l, l->est_ns != 0 ? l->est_ns : gs_cost_prior(l->threads));
+    keep_window(l, l->est_ns != 0 ? l->est_ns : prior(l));
     /* the wait may have taught what the launch costs */
     l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
-    cost = l->est_ns != 0 ? l->est_ns : gs_cost_prior(l->threads);
+    cost = l->est_ns != 0 ? l->est_ns : prior(l);
     if (needs_entry(l, stream, &kind))
         l->entry = gs_inflight_take(&l->where, kind);
     l->measured = l->entry != NULL && kind == GS_INFLIGHT_MEASURED;
@@ -289,9 +298,12 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
 
 static void end_relaxed(struct gs_launch *l)
 {
-    struct gs_launch_stream *stream = claim_stream(l->where.id);
+    struct gs_launch_stream *stream;
     uint64_t now;
 
+    if (l->entry != NULL)
+        gs_inflight_end(l->entry);
+    stream = claim_stream(l->where.id);
     if (l->entry != NULL) {
         close_entry(l, stream);
     } else if (l->measured) { /* its events could not be recorded */

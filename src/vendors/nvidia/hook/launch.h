@@ -28,15 +28,17 @@
 
 struct gs_inflight;
 
+/** Not cleared as a whole: that alone would cost as much as the rest of the fast path. */
 struct gs_launch {
-    /* by the caller */
+    /* by the caller, all of them */
     const char *what; /**< driver function, static */
     CUstream stream;
-    uint64_t handle;  /**< function, kernel, executable graph */
-    uint64_t shape;   /**< gs_cost_shape() or GS_LAUNCH_GRAPH_SHAPE */
-    uint64_t threads; /**< blocks times threads of a block; 0 a graph */
-    uint32_t quarter; /**< gs_cost_quarter() of the blocks */
-    bool per_thread;  /**< the row is a `_ptsz` twin */
+    uint64_t handle;    /**< function, kernel, executable graph */
+    uint64_t shape;     /**< gs_cost_shape() or GS_LAUNCH_GRAPH_SHAPE */
+    uint64_t blocks;    /**< of the grid; 0 a graph */
+    uint32_t per_block; /**< threads of a block */
+    uint32_t quarter;   /**< gs_cost_quarter() of the blocks */
+    bool per_thread;    /**< the row is a `_ptsz` twin */
     /* by pay and begin */
     bool measured; /**< to be settled */
     bool pushed;   /**< the stream's context is not the thread's */

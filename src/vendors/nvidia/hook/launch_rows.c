@@ -1,25 +1,25 @@
 #include "vendors/nvidia/hook/bodies.h"
+
+#include <stddef.h>
+
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/launch.h"
 
 /* The launch rows: what of each call's arguments says how large the launch is, and where it goes.
  * Reached only while the process limits something (wrap.c). */
 
-static inline struct gs_launch kernel(const char *what, CUfunction f, const unsigned int grid[3],
-                                      const unsigned int block[3], unsigned int shared)
+static inline void kernel(struct gs_launch *l, const char *what, CUfunction f,
+                          const unsigned int grid[3], const unsigned int block[3],
+                          unsigned int shared)
 {
-    uint64_t blocks = gs_cost_blocks(grid[0], grid[1], grid[2]);
-    uint64_t threads;
-
-    if (__builtin_mul_overflow(blocks, gs_cost_blocks(block[0], block[1], block[2]), &threads))
-        threads = UINT64_MAX;
-    return (struct gs_launch){
-        .what = what,
-        .handle = (uintptr_t)f,
-        .shape = gs_cost_shape(block[0], block[1], block[2], shared),
-        .threads = threads | (threads == 0),
-        .quarter = gs_cost_quarter(blocks),
-    };
+    l->what = what;
+    l->stream = NULL;
+    l->handle = (uintptr_t)f;
+    l->shape = gs_cost_shape(block[0], block[1], block[2], shared);
+    l->blocks = gs_cost_blocks(grid[0], grid[1], grid[2]);
+    l->per_block = block[0] * block[1] * block[2];
+    l->quarter = gs_cost_quarter(l->blocks);
+    l->per_thread = false;
 }
 
 CUresult gs_nv_launch_kernel(gs_fn_cuLaunchKernel *real, CUfunction f, unsigned int gridDimX,
@@ -28,9 +28,10 @@ CUresult gs_nv_launch_kernel(gs_fn_cuLaunchKernel *real, CUfunction f, unsigned 
                              unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
                              void **extra)
 {
-    struct gs_launch l = kernel("cuLaunchKernel", f, (unsigned[3]){gridDimX, gridDimY, gridDimZ},
-                                (unsigned[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes);
+    struct gs_launch l;
 
+    kernel(&l, "cuLaunchKernel", f, (unsigned[3]){gridDimX, gridDimY, gridDimZ},
+           (unsigned[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes);
     l.stream = hStream;
     l.per_thread = real == gs_driver_cuda()->cuLaunchKernel_ptsz;
     if (GS_LIKELY(gs_launch_pay(&l)))
@@ -48,10 +49,10 @@ CUresult gs_nv_launch_cooperative(gs_fn_cuLaunchCooperativeKernel *real, CUfunct
                                   unsigned int sharedMemBytes, CUstream hStream,
                                   void **kernelParams)
 {
-    struct gs_launch l =
-        kernel("cuLaunchCooperativeKernel", f, (unsigned[3]){gridDimX, gridDimY, gridDimZ},
-               (unsigned[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes);
+    struct gs_launch l;
 
+    kernel(&l, "cuLaunchCooperativeKernel", f, (unsigned[3]){gridDimX, gridDimY, gridDimZ},
+           (unsigned[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes);
     l.stream = hStream;
     l.per_thread = real == gs_driver_cuda()->cuLaunchCooperativeKernel_ptsz;
     if (GS_LIKELY(gs_launch_pay(&l)))
@@ -69,10 +70,10 @@ CUresult gs_nv_launch_kernel_ex(gs_fn_cuLaunchKernelEx *real, const CUlaunchConf
 
     if (config == NULL)
         return real(config, f, kernelParams, extra);
-    l = kernel("cuLaunchKernelEx", f,
-               (unsigned[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
-               (unsigned[3]){config->blockDimX, config->blockDimY, config->blockDimZ},
-               config->sharedMemBytes);
+    kernel(&l, "cuLaunchKernelEx", f,
+           (unsigned[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
+           (unsigned[3]){config->blockDimX, config->blockDimY, config->blockDimZ},
+           config->sharedMemBytes);
     l.stream = config->hStream;
     l.per_thread = real == gs_driver_cuda()->cuLaunchKernelEx_ptsz;
     if (GS_LIKELY(gs_launch_pay(&l)))
@@ -95,10 +96,9 @@ CUresult gs_nv_launch_multi(gs_fn_cuLaunchCooperativeKernelMultiDevice *real,
     for (uint32_t i = 0; i < n; i++) {
         const CUDA_LAUNCH_PARAMS *p = &launchParamsList[i];
 
-        parts[i] =
-            kernel("cuLaunchCooperativeKernelMultiDevice", p->function,
-                   (unsigned[3]){p->gridDimX, p->gridDimY, p->gridDimZ},
-                   (unsigned[3]){p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes);
+        kernel(&parts[i], "cuLaunchCooperativeKernelMultiDevice", p->function,
+               (unsigned[3]){p->gridDimX, p->gridDimY, p->gridDimZ},
+               (unsigned[3]){p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes);
         parts[i].stream = p->hStream;
         parts[i].dev = gs_self.n_devices == 1 ? 0 : gs_launch_device(p->hStream);
         gs_launch_begin(&parts[i]);
@@ -110,18 +110,19 @@ CUresult gs_nv_launch_multi(gs_fn_cuLaunchCooperativeKernelMultiDevice *real,
 }
 
 /* The calls of CUDA 3. The block was set on the function before, so the function stands for it. */
-static struct gs_launch old(const char *what, CUfunction f, int width, int height)
+static void old(struct gs_launch *l, const char *what, CUfunction f, int width, int height)
 {
-    return kernel(
-        what, f,
-        (unsigned[3]){width > 0 ? (unsigned)width : 1, height > 0 ? (unsigned)height : 1, 1},
-        (unsigned[3]){1, 1, 1}, 0);
+    const unsigned int grid[3] = {width > 0 ? (unsigned)width : 1,
+                                  height > 0 ? (unsigned)height : 1, 1};
+
+    kernel(l, what, f, grid, (unsigned[3]){1, 1, 1}, 0);
 }
 
 CUresult gs_nv_launch_old(gs_fn_cuLaunch *real, CUfunction f)
 {
-    struct gs_launch l = old("cuLaunch", f, 1, 1);
+    struct gs_launch l;
 
+    old(&l, "cuLaunch", f, 1, 1);
     if (gs_launch_pay(&l))
         return gs_launch_paid(&l, real(f));
     gs_launch_begin(&l);
@@ -130,8 +131,9 @@ CUresult gs_nv_launch_old(gs_fn_cuLaunch *real, CUfunction f)
 
 CUresult gs_nv_launch_grid(gs_fn_cuLaunchGrid *real, CUfunction f, int grid_width, int grid_height)
 {
-    struct gs_launch l = old("cuLaunchGrid", f, grid_width, grid_height);
+    struct gs_launch l;
 
+    old(&l, "cuLaunchGrid", f, grid_width, grid_height);
     if (gs_launch_pay(&l))
         return gs_launch_paid(&l, real(f, grid_width, grid_height));
     gs_launch_begin(&l);
@@ -141,8 +143,9 @@ CUresult gs_nv_launch_grid(gs_fn_cuLaunchGrid *real, CUfunction f, int grid_widt
 CUresult gs_nv_launch_grid_async(gs_fn_cuLaunchGridAsync *real, CUfunction f, int grid_width,
                                  int grid_height, CUstream hStream)
 {
-    struct gs_launch l = old("cuLaunchGridAsync", f, grid_width, grid_height);
+    struct gs_launch l;
 
+    old(&l, "cuLaunchGridAsync", f, grid_width, grid_height);
     l.stream = hStream;
     if (gs_launch_pay(&l))
         return gs_launch_paid(&l, real(f, grid_width, grid_height, hStream));
