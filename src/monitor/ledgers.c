@@ -339,7 +339,7 @@ bool gs_ledgers_knows(const struct gs_ledgers *set, uint32_t pid)
     for (uint32_t i = 0; i < set->n; i++) {
         const struct gs_ledgers_slice *s = set->slice[i];
 
-        if (!gs_arbiter_is_reporting(&s->arbiter))
+        if (!gs_arbiter_is_reporting(&s->arbiter) && !s->takes_turns)
             continue;
         for (uint32_t j = 0; j < s->arbiter.n_processes; j++) {
             if (s->arbiter.process[j].owner != 0 && s->note[j].pid > 0 &&
