@@ -135,6 +135,35 @@ def managed():
     return bytes_lost
 
 
+@fact("managed 32 MiB, filled by the card, costs")
+def managed_filled():
+    pointer = c.c_uint64()
+
+    def take():
+        call("cuMemAllocManaged", c.byref(pointer), c.c_size_t(32 * MIB), 1)
+        call("cuMemAdvise", pointer, c.c_size_t(32 * MIB), 3, 0)  # prefers card 0
+        call("cuMemsetD8_v2", pointer, 1, c.c_size_t(32 * MIB))
+        call("cuCtxSynchronize")
+
+    bytes_lost, _ = lost(take)
+    call("cuMemFree_v2", pointer)
+    return bytes_lost
+
+
+@fact("managed beyond the card costs; and device memory evicts it")
+def managed_beyond():
+    pointer, free, total = c.c_uint64(), c.c_size_t(), c.c_size_t()
+    call("cuMemGetInfo_v2", c.byref(free), c.byref(total))
+    bytes_lost, _ = lost(
+        lambda: call("cuMemAllocManaged", c.byref(pointer), c.c_size_t(total.value + 64 * MIB), 1))
+    call("cuMemsetD8_v2", pointer, 1, c.c_size_t(256 * MIB))
+    call("cuCtxSynchronize")
+    rest = alloc(free.value - 64 * MIB)  # evicts what the fill brought
+    call("cuMemFree_v2", rest)
+    call("cuMemFree_v2", pointer)
+    return bytes_lost
+
+
 @fact("array of 16 MiB costs")
 def array():
     handle, want = c.c_void_p(), Array(1024, 1024, 0x20, 4)

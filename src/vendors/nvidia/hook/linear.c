@@ -77,11 +77,9 @@ static int settle(uint32_t dev, uint64_t reserved, uint64_t actual, const char *
     return 0;
 }
 
-/* Bytes of an entry that count as managed: of a piece its own, not its block's. */
+/* Bytes of a managed entry that count as such: of a piece its own, not its block's. */
 static uint64_t managed_bytes(const struct gs_obj *obj)
 {
-    if ((obj->flags & GS_LINEAR_MANAGED) == 0)
-        return 0;
     return (obj->flags & GS_LINEAR_PIECE) != 0 ? (uint64_t)obj->refs * GS_BLOCK_UNIT : obj->bytes;
 }
 
@@ -90,7 +88,8 @@ static void return_charge(uint64_t ptr, const struct gs_obj *obj, uint64_t granu
 {
     struct gs_block_gone gone;
 
-    gs_gate_managed(obj->dev, -(int64_t)managed_bytes(obj));
+    if (GS_UNLIKELY((obj->flags & GS_LINEAR_MANAGED) != 0))
+        gs_gate_managed(obj->dev, -(int64_t)managed_bytes(obj));
     if ((obj->flags & GS_LINEAR_PIECE) == 0) {
         if (obj->share >= 0)
             gs_share_leave(obj->share);
@@ -143,7 +142,8 @@ static CUresult commit(const struct request *request, const struct gs_device_her
         gs_gate_release(dev, reserved, GS_CHARGE_HELD);
         return result;
     }
-    gs_gate_managed(dev, (int64_t)managed_bytes(&obj));
+    if (GS_UNLIKELY((obj.flags & GS_LINEAR_MANAGED) != 0))
+        gs_gate_managed(dev, (int64_t)managed_bytes(&obj));
     if (gs_track_put(GS_OBJ_LINEAR, ptr, &obj) != 0) {
         gs_ring_log(GS_REASON_TRACK_FULL, dev, request->what, NULL);
         result = undo(ptr);
