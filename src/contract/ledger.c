@@ -225,7 +225,7 @@ static int read_device(int fd, uint32_t dev, struct gs_ledger_snapshot *snap)
     uint64_t at = gs_ledger_file_bytes(dev);
     struct gs_ledger_device head;
     uint64_t words[GS_LEDGER_SLOTS * 3];
-    int rc = read_at(fd, &head, offsetof(struct gs_ledger_device, reserved), at);
+    int rc = read_at(fd, &head, offsetof(struct gs_ledger_device, trial), at);
 
     memset(books, 0, sizeof(*books));
     /* held and extra before shares, as bytes move */

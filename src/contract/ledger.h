@@ -154,6 +154,11 @@ struct gs_ledger_use {
     uint64_t bin[GS_LEDGER_BINS];
 };
 
+#define GS_LEDGER_TRIAL_BITS 11u
+#define GS_LEDGER_COVER      128u
+#define GS_LEDGER_COVER_NS   500000u
+#define GS_LEDGER_COVER_BITS 40u
+
 struct gs_ledger_device {
     char uuid[96];           /**< "GPU-…" or "MIG-…", NUL padded */
     uint64_t limit_bytes;    /**< UINT64_MAX none */
@@ -167,7 +172,14 @@ struct gs_ledger_device {
     struct gs_ledger_bucket bucket; /**< a cache line of its own */
     struct gs_ledger_meter meter;
     uint64_t history[GS_LEDGER_HISTORY];
-    uint64_t reserved[344];
+    /** Who launches kernels of unknown length just now: microseconds of CLOCK_MONOTONIC since when
+     *  << GS_LEDGER_TRIAL_BITS | slot + 1; 0 nobody. */
+    uint64_t trial;
+    /** When any process of the slice had work outstanding, in steps of GS_LEDGER_COVER_NS: epoch <<
+     *  GS_LEDGER_COVER_BITS | a bit for each step of the epoch. So that time in which several had
+     * is charged once. */
+    uint64_t cover[GS_LEDGER_COVER];
+    uint64_t reserved[215];
     uint64_t pending[GS_LEDGER_SLOTS];
     uint64_t held[GS_LEDGER_SLOTS];
     uint64_t
@@ -187,6 +199,7 @@ _Static_assert(sizeof(struct gs_ledger) % 8 == 0, "devices are aligned");
 _Static_assert(offsetof(struct gs_ledger_device, pending) == GS_LEDGER_PAGE, "device layout");
 _Static_assert(offsetof(struct gs_ledger_device, bucket) == 192, "device layout");
 _Static_assert(offsetof(struct gs_ledger_device, history) == 320, "device layout");
+_Static_assert(GS_LEDGER_SLOTS < 1u << GS_LEDGER_TRIAL_BITS, "a slot fits");
 _Static_assert(sizeof(struct gs_ledger_use) == 320, "use layout");
 _Static_assert(sizeof(struct gs_ledger_device) == GS_LEDGER_PAGE + 4 * 8192 + 320 * GS_LEDGER_SLOTS,
                "device layout");

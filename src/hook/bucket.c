@@ -34,8 +34,8 @@ static int64_t sane(uint64_t word)
     return tokens < GS_BUCKET_FLOOR_NS ? GS_BUCKET_FLOOR_NS : tokens;
 }
 
-/** tokens = min(tokens + ns, cap), never less than they were unless they were above the cap. */
-static int64_t add(struct gs_ledger_bucket *bucket, uint64_t ns, int64_t cap)
+/** tokens = min(tokens + ns, cap); what is above the cap already is cut only if `cut`. */
+static int64_t add(struct gs_ledger_bucket *bucket, uint64_t ns, int64_t cap, bool cut)
 {
     uint64_t *word = tokens_word(bucket);
     uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
@@ -44,9 +44,11 @@ static int64_t add(struct gs_ledger_bucket *bucket, uint64_t ns, int64_t cap)
     if (ns > (uint64_t)GS_BUCKET_ABSURD_NS)
         ns = (uint64_t)GS_BUCKET_ABSURD_NS;
     do {
-        next = sane(seen) + (int64_t)ns;
-        if (next > cap)
-            next = cap;
+        int64_t now = sane(seen), high = cut || now < cap ? cap : now;
+
+        next = now + (int64_t)ns;
+        if (next > high)
+            next = high;
         /* the words carry amounts, nothing is published by them: any order would do */
     } while ((uint64_t)next != seen &&
              !gs_atomic_cas(word, &seen, (uint64_t)next, __ATOMIC_ACQUIRE));
@@ -93,15 +95,18 @@ static uint64_t claim_time(struct gs_ledger_bucket *bucket, uint64_t now_ns)
     }
 }
 
-int64_t gs_bucket_refill(struct gs_ledger_bucket *bucket, uint32_t share_bp, uint64_t now_ns)
+int64_t gs_bucket_refill(struct gs_ledger_bucket *bucket, uint32_t share_bp, uint64_t now_ns,
+                         uint64_t owed_ns)
 {
     uint64_t span = claim_time(bucket, now_ns);
 
+    if (owed_ns > GS_BUCKET_CHARGE_NS)
+        owed_ns = GS_BUCKET_CHARGE_NS;
     /* Killed here the slice loses this one refill: at most the time since the last one, and a
      * waiting slice refills every quantum. Adding first would be worse: the next comer would add
      * the same time again. */
     GS_STEP("bucket.claimed");
-    return add(bucket, span / GRAIN_NS * share_bp, burst_of(share_bp));
+    return add(bucket, span / GRAIN_NS * share_bp, burst_of(share_bp) + (int64_t)owed_ns, true);
 }
 
 bool gs_bucket_take(struct gs_ledger_bucket *bucket, uint64_t ns)
@@ -130,7 +135,7 @@ void gs_bucket_charge(struct gs_ledger_bucket *bucket, uint64_t ns)
 
 void gs_bucket_return(struct gs_ledger_bucket *bucket, uint64_t ns, uint32_t share_bp)
 {
-    (void)add(bucket, ns, burst_of(share_bp));
+    (void)add(bucket, ns, burst_of(share_bp), false);
 }
 
 uint64_t gs_bucket_wait_ns(int64_t tokens_ns, uint32_t share_bp)
@@ -169,6 +174,8 @@ void gs_bucket_bury(uint32_t slot)
         GS_STEP("bury.returned");
         gs_atomic_store(&use->inflight_ns, 0, __ATOMIC_RELEASE);
         GS_STEP("bury.cleared");
+        if ((d->trial & ((1u << GS_LEDGER_TRIAL_BITS) - 1)) == slot + 1)
+            gs_atomic_store(&d->trial, 0, __ATOMIC_RELAXED);
         for (uint32_t i = 0; i < sizeof(*use) / sizeof(uint64_t); i++)
             gs_atomic_store((uint64_t *)use + i, 0, __ATOMIC_RELAXED);
     }

@@ -22,9 +22,11 @@
 #define GS_BUCKET_CHARGE_NS UINT64_C(10000000000)
 
 /** Add what has accrued up to `now_ns`. Returns the card time at hand afterwards, in
- *  [GS_BUCKET_FLOOR_NS, burst].
- *  @share_bp  1..GS_SHARE_ALL_BP. */
-int64_t gs_bucket_refill(struct gs_ledger_bucket *bucket, uint32_t share_bp, uint64_t now_ns);
+ *  [GS_BUCKET_FLOOR_NS, burst + owed_ns].
+ *  @share_bp  1..GS_SHARE_ALL_BP.
+ *  @owed_ns   card time that is being used and will be charged later: so much more may pile up. */
+int64_t gs_bucket_refill(struct gs_ledger_bucket *bucket, uint32_t share_bp, uint64_t now_ns,
+                         uint64_t owed_ns);
 
 /** Take `ns` if anything is at hand; what is missing becomes debt. False: nothing was taken. */
 bool gs_bucket_take(struct gs_ledger_bucket *bucket, uint64_t ns);

@@ -44,6 +44,10 @@ struct gs_hook_vendor {
     /** Drop what the vendor remembers of this process's allocations: called where the engine resets
      * the object table (forked child, before anything else runs in it). May be NULL. */
     void (*forget)(void);
+    /** Settle with the limiter what the card has finished by now: called by threads that wait in
+     * the limiter, every quantum or more often, at the depth of the call that waits. Does not wait.
+     * May be NULL. */
+    void (*harvest)(void);
 };
 extern const struct gs_hook_vendor gs_hook_vendor;
 

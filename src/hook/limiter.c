@@ -28,16 +28,20 @@
 /* A wait of its own that was computed: not shorter. */
 #define NAP_MIN_NS 20000u
 
+/* Parts are of this. */
+#define ALONE 1024u
+
 struct gs_limiter_credit gs_limiter_credit[GS_LEDGER_DEVICES];
 
 #ifndef GS_ATOMICS_SHIM
-struct gs_limiter_local gs_limiter_local;
+struct gs_limiter_state gs_limiter_local;
 #endif
 
 /** One launch on its way. */
 struct launch {
     uint32_t dev;
     bool measured;
+    bool unknown; /**< nobody knows how long it will take */
     uint64_t cost_ns;
     const char *what;
     uint64_t start_ns;
@@ -185,6 +189,8 @@ static bool attempt(struct launch *l, uint64_t now, enum gs_wait_reason *ret_why
 {
     struct gs_limiter_view view = gs_limiter_look(l->dev, now);
     int64_t tokens;
+    uint64_t owed;
+    bool ours;
 
     *ret_ns = GS_LIMITER_QUANTUM_NS;
     *ret_why = GS_WAIT_SUSPEND;
@@ -195,9 +201,12 @@ static bool attempt(struct launch *l, uint64_t now, enum gs_wait_reason *ret_why
         *ret_ns = GS_BOARD_TICK_NS / 4;
         return false;
     }
-    tokens = gs_bucket_refill(&gs_self.device[l->dev].bucket, view.share_bp, now);
+    owed = gs_order_trial_ns(l->dev, now, &ours);
+    tokens = gs_bucket_refill(&gs_self.device[l->dev].bucket, view.share_bp, now, owed);
     if (view.share_bp == GS_SHARE_ALL_BP)
         return pay(l, &view);
+    if (!ours)
+        tokens -= (int64_t)owed; /* our own is bounded by the vendor */
     if (tokens > 0 && gs_order_must_defer(l->dev, l->start_ns, l->open_ns, now)) {
         if (l->open_ns == 0)
             l->open_ns = now;
@@ -205,11 +214,17 @@ static bool attempt(struct launch *l, uint64_t now, enum gs_wait_reason *ret_why
         *ret_ns = DEFER_NS;
         return false;
     }
+    if (tokens > 0 && l->unknown && !gs_order_try_trial(l->dev, now)) {
+        *ret_why = GS_WAIT_QUEUE;
+        *ret_ns = DEFER_NS;
+        return false;
+    }
     if (tokens > 0 && pay(l, &view))
         return true;
     l->open_ns = 0;
     *ret_why = (view.flags & GS_BOARD_YIELD) != 0 ? GS_WAIT_PRIORITY : GS_WAIT_SHARE;
-    *ret_ns = gs_bucket_wait_ns(tokens > 0 ? 0 : tokens, view.share_bp);
+    *ret_ns =
+        owed > 0 && !ours ? DEFER_NS : gs_bucket_wait_ns(tokens > 0 ? 0 : tokens, view.share_bp);
     return false;
 }
 
@@ -230,6 +245,8 @@ static void set_reason(struct launch *l, enum gs_wait_reason why, uint64_t now)
 static void keep_house(uint32_t dev, uint64_t now)
 {
     gs_atomic_store(&use_of(dev)->active_ns, now, __ATOMIC_RELAXED);
+    if (gs_hook_vendor.harvest != NULL)
+        gs_hook_vendor.harvest();
     gs_order_reap(now);
     gs_resize_poll(now);
 }
@@ -291,34 +308,48 @@ static void account_wait(struct launch *l, uint64_t now)
     gs_usage_waited(&gs_self.device[l->dev], use_of(l->dev), now - l->start_ns);
 }
 
-void gs_limiter_admit(uint32_t dev, uint64_t cost_ns, bool measured, const char *what)
+static void admit(struct launch *l)
 {
     enum gs_wait_reason why;
-    struct launch l = {
-        .dev = dev, .measured = measured, .cost_ns = cost_ns, .what = what, .open_ns = 0};
     uint32_t ticket;
     uint64_t ns;
 
-    if (GS_UNLIKELY(dev >= gs_self.n_devices))
-        return;
-    if (l.cost_ns > GS_BUCKET_CHARGE_NS)
-        l.cost_ns = GS_BUCKET_CHARGE_NS;
-    l.start_ns = gs_limiter_clock();
-    gs_resize_poll(l.start_ns);
-    (void)gs_atomic_add(&use_of(dev)->launches, 1, __ATOMIC_RELAXED);
-    gs_atomic_store(&use_of(dev)->active_ns, l.start_ns, __ATOMIC_RELAXED);
+    if (l->cost_ns > GS_BUCKET_CHARGE_NS)
+        l->cost_ns = GS_BUCKET_CHARGE_NS;
+    l->start_ns = gs_limiter_clock();
+    gs_resize_poll(l->start_ns);
+    (void)gs_atomic_add(&use_of(l->dev)->launches, 1, __ATOMIC_RELAXED);
+    gs_atomic_store(&use_of(l->dev)->active_ns, l->start_ns, __ATOMIC_RELAXED);
     if (GS_UNLIKELY(gs_suspend_is_on()))
-        wait_suspended(&l);
-    if (gs_order_is_empty(dev) && attempt(&l, l.waited ? l.reason_ns : l.start_ns, &why, &ns)) {
-        account_wait(&l, l.reason_ns);
+        wait_suspended(l);
+    if (gs_order_is_empty(l->dev) &&
+        attempt(l, l->waited ? l->reason_ns : l->start_ns, &why, &ns)) {
+        account_wait(l, l->reason_ns);
         return;
     }
-    ticket = gs_order_enter(dev);
-    wait_turn(&l, ticket);
-    wait_share(&l);
+    ticket = gs_order_enter(l->dev);
+    wait_turn(l, ticket);
+    wait_share(l);
     ns = gs_limiter_clock();
-    gs_order_leave(dev, ticket, ns);
-    account_wait(&l, ns);
+    gs_order_leave(l->dev, ticket, ns);
+    account_wait(l, ns);
+}
+
+void gs_limiter_admit(uint32_t dev, uint64_t cost_ns, bool measured, const char *what)
+{
+    struct launch l = {.dev = dev, .measured = measured, .cost_ns = cost_ns, .what = what};
+
+    if (GS_LIKELY(dev < gs_self.n_devices))
+        admit(&l);
+}
+
+void gs_limiter_admit_unknown(uint32_t dev, uint64_t cost_ns, const char *what)
+{
+    struct launch l = {
+        .dev = dev, .measured = true, .unknown = true, .cost_ns = cost_ns, .what = what};
+
+    if (GS_LIKELY(dev < gs_self.n_devices))
+        admit(&l);
 }
 
 /** Put card time back; who sleeps for want of it looks again. */
@@ -346,31 +377,54 @@ void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured)
     lower_inflight(use_of(dev), cost_ns);
 }
 
-/** Note outstanding work in the bins, each moment once however many streams had work then: what
- * overlaps the newest stretch adds only what sticks out of it. */
-static void note_outstanding(uint32_t dev, uint64_t start, uint64_t end)
+/** Note a stretch that is news to this process. */
+static void note_piece(uint32_t dev, uint64_t start, uint64_t end, struct gs_usage_cover *sum)
+{
+    struct gs_usage_cover cover = {0, 0};
+    uint64_t alone = card_of(dev)->run_alone;
+
+    gs_usage_cover(&gs_self.device[dev], start, end, &cover);
+    if (cover.steps > 0)
+        alone = cover.fresh * ALONE / cover.steps;
+    /* the rest stands in a mate's bins already */
+    gs_usage_outstanding(use_of(dev), start, end, (end - start) / ALONE * alone);
+    sum->steps += cover.steps;
+    sum->fresh += cover.fresh;
+}
+
+/** Note outstanding work, each moment once however many streams had work then: what overlaps the
+ * newest stretch adds only what sticks out of it. Returns the part, of ALONE, in which no mate had
+ * work: that is the process's to pay, the rest is paid for. */
+static uint64_t note_outstanding(uint32_t dev, uint64_t start, uint64_t end)
 {
     struct gs_limiter_card *card = card_of(dev);
-    struct gs_ledger_use *use = use_of(dev);
+    struct gs_usage_cover cover = {0, 0};
+    uint64_t alone;
 
     gs_spin_lock(&card->spin);
+    if (card->run_until_ns == 0)
+        card->run_alone = ALONE;
     if (start > card->run_until_ns || end < card->run_from_ns) {
-        gs_usage_outstanding(use, start, end, end - start);
+        note_piece(dev, start, end, &cover);
         if (end > card->run_until_ns) {
             card->run_from_ns = start;
             card->run_until_ns = end;
         }
     } else {
         if (start < card->run_from_ns) {
-            gs_usage_outstanding(use, start, card->run_from_ns, card->run_from_ns - start);
+            note_piece(dev, start, card->run_from_ns, &cover);
             card->run_from_ns = start;
         }
         if (end > card->run_until_ns) {
-            gs_usage_outstanding(use, card->run_until_ns, end, end - card->run_until_ns);
+            note_piece(dev, card->run_until_ns, end, &cover);
             card->run_until_ns = end;
         }
     }
+    if (cover.steps > 0)
+        card->run_alone = cover.fresh * ALONE / cover.steps;
+    alone = card->run_alone;
     gs_spin_unlock(&card->spin);
+    return alone;
 }
 
 /** A measured launch took other than it had paid. */
@@ -396,24 +450,36 @@ void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64
     use = use_of(dev);
     if (cost_ns > GS_BUCKET_CHARGE_NS)
         cost_ns = GS_BUCKET_CHARGE_NS;
+    if (used_ns > GS_BUCKET_CHARGE_NS)
+        used_ns = GS_BUCKET_CHARGE_NS;
+    if (end_ns > start_ns)
+        used_ns = used_ns * note_outstanding(dev, start_ns, end_ns) / ALONE;
     settle_difference(dev, cost_ns, used_ns);
     GS_STEP("settle.charged");
     lower_inflight(use, cost_ns);
     gs_usage_charge(&gs_self.device[dev], use, start_ns, end_ns, used_ns);
-    if (end_ns > start_ns)
-        note_outstanding(dev, start_ns, end_ns);
 }
 
 void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns)
 {
     struct gs_ledger_use *use;
+    uint64_t paid = used_ns;
 
     if (GS_UNLIKELY(dev >= gs_self.n_devices))
         return;
     use = use_of(dev);
     gs_atomic_store(&use->active_ns, gs_limiter_clock(), __ATOMIC_RELAXED);
+    if (end_ns <= start_ns)
+        return;
+    if (used_ns > GS_BUCKET_CHARGE_NS)
+        used_ns = GS_BUCKET_CHARGE_NS;
+    /* launches come in bursts: the work was in one piece before its end, the pause before that */
+    if (used_ns < end_ns - start_ns)
+        start_ns = end_ns - used_ns;
+    used_ns = used_ns * note_outstanding(dev, start_ns, end_ns) / ALONE;
+    if (used_ns < paid)
+        give_back(dev, paid - used_ns);
     gs_usage_charge(&gs_self.device[dev], use, start_ns, end_ns, used_ns);
-    gs_usage_outstanding(use, start_ns, end_ns, used_ns);
 }
 
 void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns)
@@ -422,27 +488,44 @@ void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns)
         gs_atomic_store(&use_of(dev)->busy_until_ns, until_ns, __ATOMIC_RELAXED);
 }
 
-void gs_limiter_pause(uint32_t dev, uint64_t ns, enum gs_wait_reason why, const char *what)
+/** Sleep about `ns`, at most a quantum, and do what every wait does meanwhile. */
+static void nap(uint32_t dev, uint64_t ns)
 {
-    struct gs_limiter_card *card;
-    uint64_t start, end;
-    uint32_t seen;
+    struct gs_limiter_card *card = card_of(dev);
+    uint32_t seen = __atomic_load_n(&card->poke, __ATOMIC_ACQUIRE);
+    uint64_t now = gs_limiter_clock();
 
-    if (GS_UNLIKELY(dev >= gs_self.n_devices))
-        return;
-    card = card_of(dev);
-    seen = __atomic_load_n(&card->poke, __ATOMIC_ACQUIRE);
-    start = gs_limiter_clock();
-    keep_house(dev, start);
+    keep_house(dev, now);
     if (ns > GS_LIMITER_QUANTUM_NS)
         ns = GS_LIMITER_QUANTUM_NS;
     (void)__atomic_add_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
-    gs_limiter_sleep(&card->poke, seen, start + ns, UINT32_MAX);
+    gs_limiter_sleep(&card->poke, seen, now + ns, UINT32_MAX);
     (void)__atomic_sub_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
-    (void)gs_limiter_look(dev, start);
-    end = gs_limiter_clock();
+    (void)gs_limiter_look(dev, gs_limiter_clock());
+}
+
+static void account_nap(uint32_t dev, uint64_t start, enum gs_wait_reason why, const char *what)
+{
+    uint64_t end = gs_limiter_clock();
+
     gs_trace_wait(dev, why, what, start, end);
     gs_usage_waited(&gs_self.device[dev], use_of(dev), end - start);
+}
+
+void gs_limiter_pause(uint32_t dev, uint64_t ns, enum gs_wait_reason why, const char *what)
+{
+    uint64_t start = gs_limiter_clock();
+
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return;
+    nap(dev, ns);
+    account_nap(dev, start, why, what);
+}
+
+void gs_limiter_end_unknown(uint32_t dev)
+{
+    if (GS_LIKELY(dev < gs_self.n_devices))
+        gs_order_end_trial(dev);
 }
 
 uint64_t gs_limiter_window_ns(uint32_t dev)

@@ -78,6 +78,14 @@ enum gs_wait_reason {
  *  Keeps errno. */
 void gs_limiter_admit(uint32_t dev, uint64_t cost_ns, bool measured, const char *what);
 
+/** gs_limiter_admit() of a measured launch whose length is unknown, at a guess of `cost_ns`: waits
+ *  also while another process of the slice has such a launch in flight, though not for more than a
+ *  second or so after that went out. So what a kernel takes is known, and charged, before a second
+ *  process launches the like. */
+void gs_limiter_admit_unknown(uint32_t dev, uint64_t cost_ns, const char *what);
+/** No launch of unknown length of this process is in flight any more. */
+void gs_limiter_end_unknown(uint32_t dev);
+
 /** A launch that was admitted did not happen, or failed. */
 void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured);
 

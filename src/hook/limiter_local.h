@@ -22,9 +22,10 @@ struct gs_limiter_card {
     uint64_t ignore_ns; /**< waiters of other processes since before had their chance */
     uint64_t spin;      /**< of the run below */
     uint64_t run_from_ns, run_until_ns; /**< newest stretch of outstanding work that was noted */
+    uint64_t run_alone; /**< part of it, of ALONE, in which no mate was known to have work */
 };
 
-struct gs_limiter_local {
+struct gs_limiter_state {
     struct gs_limiter_card card[GS_LEDGER_DEVICES];
     uint64_t reap_ns; /**< when dead slots were last looked for */
     uint64_t feedback_spin;
@@ -33,10 +34,10 @@ struct gs_limiter_local {
 
 #ifdef GS_ATOMICS_SHIM
 /* The model runs several "processes" in one and switches between their states. */
-extern struct gs_limiter_local *gs_limiter_shim;
+extern struct gs_limiter_state *gs_limiter_shim;
 #define gs_limiter_local (*gs_limiter_shim)
 #else
-extern struct gs_limiter_local gs_limiter_local __attribute__((visibility("hidden")));
+extern struct gs_limiter_state gs_limiter_local __attribute__((visibility("hidden")));
 #endif
 
 /** Sleep until about `until_ns` of gs_limiter_clock(), or until gs_limiter_wake() on `word` with a

@@ -41,7 +41,7 @@ static void take_refund(uint32_t dev, uint64_t refund_ns, uint32_t share_bp, uin
 /** Tell HAMi's monitor of a launch, and hear what it wants. Returns whether we have to yield. */
 static bool ask_monitor(uint64_t now_ns, bool *ret_is_lent)
 {
-    struct gs_limiter_local *local = &gs_limiter_local;
+    struct gs_limiter_state *local = &gs_limiter_local;
     struct gs_hami_region *region = gs_self.region;
     int32_t recent, write;
     bool yields;

@@ -133,3 +133,54 @@ void gs_order_reap(uint64_t now_ns)
     if (is_mate_at_stake(&gs_self))
         (void)gs_slot_reap(); /* what is freed shows in the bucket */
 }
+
+static uint32_t trial_slot(uint64_t trial)
+{
+    return (uint32_t)(trial & ((1u << GS_LEDGER_TRIAL_BITS) - 1));
+}
+
+/** Since when the process that the word names is at it; UINT64_MAX: nobody is, or it had its time.
+ */
+static uint64_t trial_since_us(uint64_t trial, uint64_t now_ns)
+{
+    uint64_t since = trial >> GS_LEDGER_TRIAL_BITS, now_us = now_ns / 1000;
+
+    if (trial_slot(trial) == 0 || since > now_us || now_us - since > GS_ORDER_TRIAL_NS / 1000)
+        return UINT64_MAX;
+    return since;
+}
+
+uint64_t gs_order_trial_ns(uint32_t dev, uint64_t now_ns, bool *ret_ours)
+{
+    uint64_t trial = gs_atomic_load(&gs_self.device[dev].trial, __ATOMIC_RELAXED);
+    uint64_t since = trial_since_us(trial, now_ns);
+
+    *ret_ours = trial_slot(trial) == gs_self.slot + 1;
+    return since == UINT64_MAX ? 0 : now_ns - since * 1000;
+}
+
+bool gs_order_try_trial(uint32_t dev, uint64_t now_ns)
+{
+    const struct gs_self_state *self = &gs_self;
+    uint64_t *word = &self->device[dev].trial;
+    uint64_t seen = gs_atomic_load(word, __ATOMIC_ACQUIRE);
+
+    for (;;) {
+        /* ours keeps its time: who launches nothing but unknown kernels gives way in the end */
+        if (trial_since_us(seen, now_ns) != UINT64_MAX)
+            return trial_slot(seen) == self->slot + 1;
+        if (gs_atomic_cas(word, &seen, now_ns / 1000 << GS_LEDGER_TRIAL_BITS | (self->slot + 1),
+                          __ATOMIC_ACQ_REL))
+            return true;
+    }
+}
+
+void gs_order_end_trial(uint32_t dev)
+{
+    const struct gs_self_state *self = &gs_self;
+    uint64_t *word = &self->device[dev].trial;
+    uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
+
+    if (trial_slot(seen) == self->slot + 1)
+        (void)gs_atomic_cas(word, &seen, 0, __ATOMIC_ACQ_REL); /* else another has taken it */
+}

@@ -33,5 +33,18 @@ void gs_order_leave(uint32_t dev, uint32_t ticket, uint64_t now_ns);
  *  @open_ns   when we first saw that something is at hand; 0 just now. */
 bool gs_order_must_defer(uint32_t dev, uint64_t since_ns, uint64_t open_ns, uint64_t now_ns);
 
+/** Processes of the slice launch kernels of unknown length one after the other: of four that start
+ *  together three then know what they would be charged before they launch.
+ *  True: it is our turn, or nobody is there; false: another process is at it, for no longer than
+ *  GS_ORDER_TRIAL_NS so far. */
+bool gs_order_try_trial(uint32_t dev, uint64_t now_ns);
+void gs_order_end_trial(uint32_t dev);
+/** For how long such a launch has been on its way, at most GS_ORDER_TRIAL_NS; 0 none is. It may
+ * have used the card all that time, and nobody has been charged for it.
+ * @ret_ours it is this process's own. */
+uint64_t gs_order_trial_ns(uint32_t dev, uint64_t now_ns, bool *ret_ours);
+/** A process that is stopped, or does not look, holds up the first launches of others so long. */
+#define GS_ORDER_TRIAL_NS 1200000000u
+
 /** A quantum of waiting has passed: look for dead mates, where one has something at stake. */
 void gs_order_reap(uint64_t now_ns);

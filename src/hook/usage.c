@@ -137,3 +137,44 @@ void gs_usage_waited(struct gs_ledger_device *d, struct gs_ledger_use *use, uint
     (void)gs_atomic_add(&d->meter.waited_ns, ns, __ATOMIC_RELAXED);
     (void)gs_atomic_add(&use->waited_ns, ns, __ATOMIC_RELAXED);
 }
+
+/** Set bits of one word; counts them, and those that were not set. */
+static void cover_word(uint64_t *word, uint64_t epoch, uint64_t bits, struct gs_usage_cover *cover)
+{
+    const struct ring ring = {.n = GS_LEDGER_COVER, .bits = GS_LEDGER_COVER_BITS};
+    uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
+    uint64_t have;
+
+    do {
+        int64_t behind = age(&ring, seen, epoch);
+
+        if (behind < 0 && behind >= -(int64_t)(4 * ring.n))
+            return; /* too long ago to be remembered */
+        have = behind == 0 ? seen & ((UINT64_C(1) << GS_LEDGER_COVER_BITS) - 1) : 0;
+    } while (
+        !gs_atomic_cas(word, &seen, epoch << GS_LEDGER_COVER_BITS | have | bits, __ATOMIC_ACQUIRE));
+    cover->steps += (uint64_t)__builtin_popcountll(bits);
+    cover->fresh += (uint64_t)__builtin_popcountll(bits & ~have);
+}
+
+void gs_usage_cover(struct gs_ledger_device *d, uint64_t start_ns, uint64_t end_ns,
+                    struct gs_usage_cover *cover)
+{
+    const uint64_t half = GS_LEDGER_COVER_NS / 2;
+    uint64_t first = (start_ns + half - 1) / GS_LEDGER_COVER_NS;
+    uint64_t end = (end_ns + half - 1) / GS_LEDGER_COVER_NS;
+    uint64_t reach = (GS_LEDGER_COVER - 1) * GS_LEDGER_COVER_BITS;
+
+    if (end > reach && first < end - reach)
+        first = end - reach;
+    while (first < end) {
+        uint64_t epoch = first / GS_LEDGER_COVER_BITS, from = first % GS_LEDGER_COVER_BITS;
+        uint64_t n = GS_LEDGER_COVER_BITS - from;
+
+        if (n > end - first)
+            n = end - first;
+        cover_word(&d->cover[epoch % GS_LEDGER_COVER], epoch, ((UINT64_C(1) << n) - 1) << from,
+                   cover);
+        first += n;
+    }
+}

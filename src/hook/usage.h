@@ -14,6 +14,17 @@
 void gs_usage_outstanding(struct gs_ledger_use *use, uint64_t start_ns, uint64_t end_ns,
                           uint64_t busy_ns);
 
+/** How much of an interval was nobody's so far. */
+struct gs_usage_cover {
+    uint64_t steps; /**< of GS_LEDGER_COVER_NS in the interval, as far back as is remembered */
+    uint64_t fresh; /**< of these, in which no process of the slice was known to have work */
+};
+/** Note that a process of the slice had work outstanding all the time between two moments, and
+ *  count which of it is news; adds to *cover. A step belongs to the interval that its middle lies
+ *  in, so that adjoining intervals share none. */
+void gs_usage_cover(struct gs_ledger_device *d, uint64_t start_ns, uint64_t end_ns,
+                    struct gs_usage_cover *cover);
+
 /** Charged card time of the slice, spread evenly over the time between two moments; and to the
  *  meter, and to the process's own sum. */
 void gs_usage_charge(struct gs_ledger_device *d, struct gs_ledger_use *use, uint64_t start_ns,

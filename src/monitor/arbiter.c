@@ -57,29 +57,52 @@ static void presume(struct gs_arbiter_process *p, uint64_t now_ns)
     p->epoch = epoch;
 }
 
-/** Time of the bin in which the process had work outstanding. */
-static uint64_t outstanding(const struct gs_arbiter_process *p, uint64_t bin)
+/** Time of the bin in which the process had work outstanding, as it reported or as we presume. */
+static uint64_t outstanding(const struct gs_arbiter_process *p, uint64_t bin, bool *ret_presumed)
 {
     uint64_t word = p->bin[bin % GS_LEDGER_BINS];
     uint64_t ns = word & (((uint64_t)1 << GS_LEDGER_BIN_BITS) - 1);
     uint64_t age = p->epoch - bin;
 
+    *ret_presumed = false;
     if (word >> GS_LEDGER_BIN_BITS == bin && ns != 0)
         return ns < GS_LEDGER_BIN_NS ? ns : GS_LEDGER_BIN_NS;
     if (p->epoch >= bin && age < 64 && (p->presumed >> age & 1) != 0 &&
-        p->busy_until_ns / GS_LEDGER_BIN_NS > bin)
+        p->busy_until_ns / GS_LEDGER_BIN_NS > bin) {
+        *ret_presumed = true;
         return GS_LEDGER_BIN_NS;
+    }
     return 0;
 }
 
-static void add_process(struct gs_arbiter *a, uint32_t slice, struct gs_arbiter_process *p,
-                        uint64_t bin, uint32_t *n)
+/** What a slice's processes had outstanding in one bin, as densities. */
+struct demand {
+    double reported, presumed;
+};
+
+static void add_process(struct gs_arbiter_process *p, uint64_t bin, struct demand *d)
 {
-    double density = (double)outstanding(p, bin) / GS_LEDGER_BIN_NS;
+    bool presumed;
+    double density = (double)outstanding(p, bin, &presumed) / GS_LEDGER_BIN_NS;
 
     p->mean += (density - p->mean) * MEAN_WEIGHT;
-    if (density > 0.0 && *n < GS_ARBITER_ACTIVE) {
-        a->density[*n] = density;
+    if (presumed)
+        d->presumed += density;
+    else
+        d->reported += density;
+}
+
+/* Processes of one slice are no strangers: they take turns at one bucket, and their hooks report,
+ * and charge, time in which several had work once (struct gs_ledger_device.cover). So their
+ * densities add up: one at a time as far as that goes, and what is only presumed fills that up. */
+static void add_slice(struct gs_arbiter *a, uint32_t slice, const struct demand *d, uint32_t *n)
+{
+    double left = d->reported;
+
+    if (left < 1.0)
+        left = left + d->presumed < 1.0 ? left + d->presumed : 1.0;
+    for (; left > 0.0 && *n < GS_ARBITER_ACTIVE; left -= 1.0) {
+        a->density[*n] = left < 1.0 ? left : 1.0;
         a->owner[*n] = (uint16_t)slice;
         (*n)++;
     }
@@ -91,11 +114,13 @@ static void settle_bin(struct gs_arbiter *a, uint64_t bin)
 
     for (uint32_t i = 0; i < a->n_slices; i++) {
         struct gs_arbiter_slice *s = a->slice[i];
+        struct demand demand = {0.0, 0.0};
 
         for (uint32_t j = 0; j < s->n_processes; j++)
-            add_process(a, i, &s->process[j], bin, &n);
+            add_process(&s->process[j], bin, &demand);
         for (uint32_t j = 0; j < GS_ARBITER_GHOSTS; j++)
-            add_process(a, i, &s->ghost[j], bin, &n);
+            add_process(&s->ghost[j], bin, &demand);
+        add_slice(a, i, &demand, &n);
     }
     memcpy(&a->density[n], a->foreign, a->n_foreign * sizeof(a->foreign[0]));
     gs_part_each(a->density, n + a->n_foreign, a->part);

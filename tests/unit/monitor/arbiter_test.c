@@ -462,14 +462,17 @@ static void test_whole_board(void **state)
         add(1, i % 2 ? GS_POLICY_ELASTIC : GS_POLICY_FIXED)->n_processes = 4;
     step_at(0);
     for (uint32_t i = 0; i < GS_BOARD_SLICES; i++) {
+        uint64_t all = 0; /* of the slice, whose processes take turns */
+
         for (uint32_t j = 0; j < 4; j++) {
             uint64_t ns = i < 200 ? (i + j) % 7 * BIN / 500 : 0;
 
             report(&processes[i][j], 0, ns);
             processes[i][j].active_ns = i < 200 ? START + (LAG + 1) * BIN : 0;
-            outstanding += ns;
-            idle *= 1 - (double)ns / (double)BIN;
+            all += ns;
         }
+        outstanding += all;
+        idle *= 1 - (double)all / (double)BIN;
     }
     step_at((LAG + 1) * BIN);
     for (uint32_t i = 0; i < GS_BOARD_SLICES; i++)

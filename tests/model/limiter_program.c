@@ -1,0 +1,197 @@
+#include "model/limiter_program.h"
+
+#include <string.h>
+
+#include "hook/limiter.h"
+#include "model/limiter_world.h"
+#include "monitor/arbiter.h"
+
+#define LONG_NS   500000u /* measured from here on; sampled so often below */
+#define PRIOR_NS  20000u
+#define LAUNCH_NS 1500u /* the program's own time for a launch */
+
+static void settle(struct program *p, const struct program_entry *e)
+{
+    uint64_t start, end;
+
+    world_span(e->kernel, &start, &end);
+    p->inflight_ns -= e->paid_ns + e->covers_ns;
+    p->unknown -= e->unknown;
+    if (e->measured)
+        gs_limiter_settle(0, e->paid_ns, start, end, end - start);
+    if (e->covers_ns > 0)
+        gs_limiter_note(0, e->from_ns, end, e->covers_ns);
+    if (p->cost[e->type].est_ns == 0)
+        p->cost[e->type].est_ns = end - start;
+    else
+        p->cost[e->type].est_ns = (7 * p->cost[e->type].est_ns + (end - start)) / 8;
+    if (p->unknown == 0)
+        gs_limiter_end_unknown(0);
+}
+
+/** What the card has done by now. */
+static void poll(struct program *p)
+{
+    while (p->head != p->tail && world_is_done(p->entry[p->head % PROGRAM_ENTRIES].kernel))
+        settle(p, &p->entry[p->head++ % PROGRAM_ENTRIES]);
+}
+
+static struct program *by_process[WORLD_PROCESSES];
+
+void program_reset(void)
+{
+    memset(by_process, 0, sizeof(by_process));
+}
+
+void program_harvest(uint32_t process)
+{
+    if (by_process[process] != NULL)
+        poll(by_process[process]);
+}
+
+static void push(struct program *p, struct program_entry e)
+{
+    e.covers_ns = p->covers_ns;
+    e.from_ns = p->from_ns;
+    p->covers_ns = 0;
+    p->from_ns = world_ns() + UINT64_C(1000000000000);
+    p->inflight_ns += e.paid_ns + e.covers_ns;
+    p->unknown += e.unknown;
+    p->entry[p->tail++ % PROGRAM_ENTRIES] = e;
+}
+
+/** Until there is room for one more. */
+static void wait_window(struct program *p, uint64_t est)
+{
+    poll(p);
+    while (p->head != p->tail &&
+           (p->inflight_ns + est > gs_limiter_window_ns(0) || (est == 0 && p->unknown >= 2))) {
+        world_wait(p->entry[p->head % PROGRAM_ENTRIES].kernel);
+        poll(p);
+    }
+}
+
+/** One of each kind that is in flight unknown: the next waits to know. */
+static void wait_known(struct program *p, uint32_t type)
+{
+    for (uint64_t i = p->head; i != p->tail && p->cost[type].est_ns == 0; i++) {
+        struct program_entry *e = &p->entry[i % PROGRAM_ENTRIES];
+
+        if (e->type == type) {
+            world_wait(e->kernel);
+            poll(p);
+            i = p->head - 1;
+        }
+    }
+}
+
+static uint64_t launch(struct program *p, uint32_t type)
+{
+    uint64_t est, before, kernel;
+    bool measured;
+
+    wait_window(p, p->cost[type].est_ns);
+    wait_known(p, type);
+    est = p->cost[type].est_ns;
+    measured = est == 0 || est >= LONG_NS;
+    before = world_ns();
+    if (est == 0)
+        gs_limiter_admit_unknown(0, PRIOR_NS, "model");
+    else if (measured || !gs_limiter_spend(0, est))
+        gs_limiter_admit(0, est, measured, "model");
+    if (world_ns() - before > p->longest_ns)
+        p->longest_ns = world_ns() - before;
+    kernel = world_launch(p->kernel_ns[type]);
+    if (measured) {
+        push(p, (struct program_entry){.kernel = kernel,
+                                       .paid_ns = est == 0 ? PRIOR_NS : est,
+                                       .type = type,
+                                       .measured = true,
+                                       .unknown = est == 0});
+        gs_limiter_busy_until(0, gs_limiter_clock() + p->inflight_ns);
+    } else {
+        p->covers_ns += est;
+        if (p->covers_ns >= LONG_NS)
+            push(p, (struct program_entry){.kernel = kernel, .type = type});
+    }
+    return kernel;
+}
+
+void program_run(void *arg)
+{
+    struct program *p = arg;
+    uint64_t burst = 0;
+    uint32_t n = 0;
+
+    while (n < PROGRAM_KERNELS && p->kernel_ns[n] != 0)
+        n++;
+    p->from_ns = gs_limiter_clock();
+    by_process[world_self()] = p;
+    for (uint64_t i = 0; p->count == 0 || i < p->count; i++) {
+        uint32_t type = (uint32_t)(i % n);
+        uint64_t kernel = launch(p, type);
+
+        burst += p->kernel_ns[type];
+        if (p->sync || (p->pause_ns != 0 && burst >= p->burst_ns)) {
+            world_wait(kernel);
+            poll(p);
+        }
+        if (p->done < 64)
+            p->end_ns[p->done] = world_ns();
+        p->done++;
+        if (p->pause_ns != 0 && burst >= p->burst_ns) {
+            world_delay(p->pause_ns);
+            burst = 0;
+        }
+        world_delay(LAUNCH_NS);
+    }
+    wait_window(p, UINT64_MAX / 2);
+}
+
+static struct gs_arbiter arbiter;
+static struct gs_arbiter_slice slices[WORLD_SLICES];
+static struct gs_arbiter_process processes[WORLD_SLICES][WORLD_PROCESSES];
+
+static void observe(uint32_t i)
+{
+    const struct gs_ledger *ledger = world_ledger(i);
+    const struct gs_ledger_device *d = world_device(i);
+
+    slices[i].core_bp = d->core_pct * 100;
+    slices[i].policy = d->policy;
+    slices[i].n_processes = (uint32_t)ledger->head.slot_high;
+    slices[i].process = processes[i];
+    for (uint32_t j = 0; j < slices[i].n_processes; j++) {
+        struct gs_arbiter_process *p = &processes[i][j];
+
+        if (p->owner != ledger->slot[j].owner && p->owner != 0)
+            gs_arbiter_forget_process(&slices[i], p);
+        p->owner = ledger->slot[j].owner;
+        p->active_ns = d->use[j].active_ns;
+        p->wait_since_ns = d->use[j].wait_since_ns;
+        p->busy_until_ns = d->use[j].busy_until_ns;
+        memcpy(p->bin, d->use[j].bin, sizeof(p->bin));
+    }
+}
+
+void program_monitor(void *arg)
+{
+    uint32_t n = *(uint32_t *)arg;
+
+    memset(&arbiter, 0, sizeof(arbiter));
+    memset(slices, 0, sizeof(slices));
+    memset(processes, 0, sizeof(processes));
+    for (;;) {
+        arbiter.n_slices = n;
+        for (uint32_t i = 0; i < n; i++) {
+            arbiter.slice[i] = &slices[i];
+            observe(i);
+        }
+        gs_arbiter_step(&arbiter, gs_limiter_clock());
+        for (uint32_t i = 0; i < n; i++)
+            world_board[i] = (struct gs_board_slice){.share_bp = slices[i].share_bp,
+                                                     .flags = slices[i].flags,
+                                                     .refund_ns = slices[i].refund_ns};
+        world_delay(GS_BOARD_TICK_NS);
+    }
+}
