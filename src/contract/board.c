@@ -12,25 +12,27 @@ static int is_current(const struct gs_board *board, uint64_t now_ns)
     return (beat <= now_ns ? now_ns - beat : beat - now_ns) <= GS_BOARD_STALE_NS;
 }
 
+/** Acquire loads: the entry is read before the second look at seq (a fence would do, but
+ * ThreadSanitizer does not know fences). */
 static int find_once(const struct gs_board *board, uint64_t dev, uint64_t ino,
                      struct gs_board_slice *ret)
 {
-    uint32_t n = __atomic_load_n(&board->n_slices, __ATOMIC_RELAXED);
+    uint32_t n = __atomic_load_n(&board->n_slices, __ATOMIC_ACQUIRE);
 
     for (uint32_t i = 0; i < n && i < GS_BOARD_SLICES; i++) {
         const struct gs_board_slice *s = &board->slice[i];
         uint32_t share;
 
-        if (__atomic_load_n(&s->ledger_dev, __ATOMIC_RELAXED) != dev ||
-            __atomic_load_n(&s->ledger_ino, __ATOMIC_RELAXED) != ino)
+        if (__atomic_load_n(&s->ledger_dev, __ATOMIC_ACQUIRE) != dev ||
+            __atomic_load_n(&s->ledger_ino, __ATOMIC_ACQUIRE) != ino)
             continue;
-        share = __atomic_load_n(&s->share_bp, __ATOMIC_RELAXED);
+        share = __atomic_load_n(&s->share_bp, __ATOMIC_ACQUIRE);
         *ret = (struct gs_board_slice){
             .ledger_dev = dev,
             .ledger_ino = ino,
             .share_bp = share < GS_SHARE_ALL_BP ? share : GS_SHARE_ALL_BP,
-            .flags = __atomic_load_n(&s->flags, __ATOMIC_RELAXED),
-            .refund_ns = __atomic_load_n(&s->refund_ns, __ATOMIC_RELAXED),
+            .flags = __atomic_load_n(&s->flags, __ATOMIC_ACQUIRE),
+            .refund_ns = __atomic_load_n(&s->refund_ns, __ATOMIC_ACQUIRE),
         };
         return 0;
     }
@@ -57,7 +59,6 @@ int gs_board_find(const struct gs_board *board, uint64_t ledger_dev, uint64_t le
         if (before & 1)
             continue;
         rc = find_once(board, ledger_dev, ledger_ino, &found);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the entry before the second look */
         if (__atomic_load_n(&board->seq, __ATOMIC_RELAXED) != before)
             continue;
         if (rc == 0)

@@ -41,8 +41,6 @@
 #define WALL_MAX_NS UINT64_C(1000000000)
 
 const struct gs_hook_vendor gs_hook_vendor = {.name = "test"};
-/* launches do not occur here; suspending writes the word */
-struct gs_engine_state gs_engine;
 
 /* Every label in the code; the run fails if one of them never killed anybody. */
 static const char *const labels[] = {
