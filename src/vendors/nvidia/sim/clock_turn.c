@@ -30,7 +30,7 @@ static int is_contended(const struct gs_clock *c)
     uint64_t top = c->want.top;
     if (!top)
         return 0;
-    uint64_t word = c->want.word[__builtin_ctzll(top)];
+    uint64_t word = c->want.word[(uint32_t)__builtin_ctzll(top)];
     return (top & (top - 1)) || (word & (word - 1));
 }
 
@@ -53,7 +53,7 @@ void gs_clock_turn_sort(struct gs_clock *c, uint32_t slot)
         c->last = slot;
         c->current = GS_CLOCK_NONE;
     }
-    __atomic_store_n(&c->contended, is_contended(c), __ATOMIC_RELAXED);
+    __atomic_store_n(&c->contended, (uint32_t)is_contended(c), __ATOMIC_RELAXED);
 }
 
 /* A turn ends with its slice if somebody else waits, else another slice is added to it. */
