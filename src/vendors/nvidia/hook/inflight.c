@@ -11,6 +11,7 @@
 #include "vendors/nvidia/hook/span.h"
 
 #define FAILURES_TO_TELL 8u
+#define RETRY_NS         1000000000u
 #define HISTORY          64u
 #define ENDS             32u
 /* What a correction may take at once. */
@@ -38,7 +39,9 @@ static struct gs_inflight entries[GS_INFLIGHT_ENTRIES];
 static uint32_t harvesting; /* 1: a thread is at it, or purges */
 static uint64_t next_seq;
 static uint32_t n_open;
-static uint32_t failures, told;
+static uint32_t failures; /* in a row */
+static uint32_t told;
+static uint64_t retry_ns;
 
 static struct {
     _Alignas(64) uint64_t ns;
@@ -67,13 +70,25 @@ static struct gs_span_set charged[GS_LEDGER_DEVICES];
 
 /* ---- taking and closing ---- */
 
-static void tell(uint32_t dev, const char *what)
+/* An event could not be made, recorded or read. */
+static void fail(uint32_t dev, const char *what)
 {
-    if (__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED) < FAILURES_TO_TELL &&
-        gs_timing_is_there())
+    if (!gs_timing_is_there())
+        __atomic_store_n(&failures, FAILURES_TO_TELL, __ATOMIC_RELAXED);
+    else if (__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED) < FAILURES_TO_TELL)
         return;
     if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED) == 0)
         gs_ring_log(GS_REASON_OPEN_LOOP, dev, what, NULL);
+}
+
+bool gs_inflight_is_blind(uint64_t now_ns)
+{
+    if (GS_LIKELY(__atomic_load_n(&failures, __ATOMIC_RELAXED) < FAILURES_TO_TELL))
+        return false;
+    if (now_ns < __atomic_load_n(&retry_ns, __ATOMIC_RELAXED))
+        return true;
+    __atomic_store_n(&retry_ns, now_ns + RETRY_NS, __ATOMIC_RELAXED);
+    return false;
 }
 
 static void free_events(struct gs_inflight *e)
@@ -138,7 +153,7 @@ struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,
     struct gs_inflight *e;
 
     if (!gs_timing_is_there()) {
-        tell(where->dev, "cuEventCreate");
+        fail(where->dev, "cuEventCreate");
         return NULL;
     }
     e = own_any(where->context);
@@ -147,7 +162,7 @@ struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,
     e->kind = kind;
     e->where = *where;
     if (!make_events(e, where->context, kind != GS_INFLIGHT_MARK)) {
-        tell(where->dev, "cuEventCreate");
+        fail(where->dev, "cuEventCreate");
         give_back(e);
         return NULL;
     }
@@ -171,11 +186,10 @@ bool gs_inflight_start(struct gs_inflight *e)
         e->recorded_ns = gs_limiter_clock();
         if (gs_timing_record(e->event[1], &e->where)) {
             e->host_ns = gs_limiter_clock() - e->host_ns;
-            __atomic_store_n(&failures, 0, __ATOMIC_RELAXED);
             return true;
         }
     }
-    tell(e->where.dev, "cuEventRecord");
+    fail(e->where.dev, "cuEventRecord");
     give_back(e);
     return false;
 }
@@ -210,7 +224,7 @@ void gs_inflight_close(struct gs_inflight *e, const struct gs_inflight_launch *l
 
     e->launch = *launch;
     if (!e->is_ended) {
-        tell(dev, "cuEventRecord");
+        fail(dev, "cuEventRecord");
         settle_unseen(e, gs_limiter_clock());
         give_back(e);
         return;
@@ -276,8 +290,11 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span)
     uint32_t n;
 
     if (gs_timing_between(e->event[0], e->event[1], &gap) < 0 ||
-        gs_timing_between(e->event[1], e->event[2], &length) < 0)
+        gs_timing_between(e->event[1], e->event[2], &length) < 0) {
+        fail(e->where.dev, "cuEventElapsedTime");
         return l->paid_ns;
+    }
+    __atomic_store_n(&failures, 0, __ATOMIC_RELAXED);
     took = gs_cost_of_sample(gap > 0 ? (uint64_t)gap : 0, length > 0 ? (uint64_t)length : 0,
                              e->host_ns, l->est_ns, &is_sound);
     n = others_of(e, span, others);

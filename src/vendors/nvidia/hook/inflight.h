@@ -37,6 +37,8 @@ struct gs_inflight_launch {
     uint64_t closed_ns;   /**< now */
 };
 
+/** Has timing failed so often that it is not tried now? It is tried again once a second. */
+bool gs_inflight_is_blind(uint64_t now_ns);
 /** An entry with its events made, for the current context. NULL: all are in use, or the driver
  * makes no events. */
 struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,

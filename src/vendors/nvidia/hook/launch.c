@@ -21,6 +21,8 @@
 /* Naps of such a wait. */
 #define NAP_LEAST_NS 50000u
 #define NAP_MOST_NS  2000000u
+/* A longer pause between two launches was the program's own. */
+#define BLIND_MOST_NS 100000000u
 /* What is asked of other streams' next launches: 2 a sample that asks on, 1 a mark. */
 #define ASK_OTHERS 2u
 
@@ -28,6 +30,7 @@ struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS];
 _Thread_local char gs_launch_thread;
 
 static uint64_t impatient_until_ns[GS_LEDGER_DEVICES];
+static uint64_t went_ns[GS_LEDGER_DEVICES]; /* when the last launch without timing went */
 static uint64_t streams_gone = 1;
 
 /* The last stream of this thread whose card was asked for. */
@@ -207,6 +210,24 @@ static void pay(struct gs_launch *l, uint64_t cost_ns)
     l->paid_ns = cost_ns;
 }
 
+/* Without any timing: the program is taken to keep the card busy from one launch to the next. What
+ * it waits for us is not part of that. */
+static uint64_t blind_cost(const struct gs_launch *l, uint64_t now_ns)
+{
+    uint64_t went = __atomic_load_n(&went_ns[l->dev], __ATOMIC_RELAXED);
+    uint64_t cost = prior(l), since = now_ns > went ? now_ns - went : 0;
+
+    if (since > BLIND_MOST_NS)
+        since = BLIND_MOST_NS;
+    return since > cost ? since : cost;
+}
+
+static void begin_blind(struct gs_launch *l)
+{
+    pay(l, blind_cost(l, gs_limiter_clock()));
+    __atomic_store_n(&went_ns[l->dev], gs_limiter_clock(), __ATOMIC_RELAXED);
+}
+
 static void begin_relaxed(struct gs_launch *l)
 {
     struct gs_launch_stream *stream = claim_stream(l->where.id);
@@ -214,6 +235,10 @@ static void begin_relaxed(struct gs_launch *l)
     uint64_t cost;
 
     (void)gs_inflight_harvest();
+    if (GS_UNLIKELY(gs_inflight_is_blind(gs_limiter_clock()))) {
+        begin_blind(l);
+        return;
+    }
     l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
     keep_window(l, l->est_ns != 0 ? l->est_ns : prior(l));
     /* the wait may have taught what the launch costs */
