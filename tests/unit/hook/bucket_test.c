@@ -1,0 +1,164 @@
+#include "hook/bucket.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "hook/self.h"
+
+#define MS  UINT64_C(1000000)
+#define NOW UINT64_C(5000000000000)
+
+static struct gs_ledger_bucket bucket;
+
+static int reset(void **state)
+{
+    (void)state;
+    bucket = (struct gs_ledger_bucket){.refill_ns = NOW};
+    return 0;
+}
+
+/** Whatever the steps, nothing is lost or won: 33.33 % of a second in odd pieces. */
+static void test_remainders(void **state)
+{
+    uint64_t now = NOW, taken = 0;
+
+    (void)state;
+    for (int i = 0; now < NOW + 1000 * MS; i++) {
+        now += 7919 + (uint64_t)i % 13 * 104729;
+        while (gs_bucket_refill(&bucket, 3333, now, 0) > 0 && gs_bucket_take(&bucket, 1000))
+            taken += 1000;
+    }
+    assert_in_range((uint64_t)((int64_t)taken + bucket.tokens_ns),
+                    (now - NOW) / 10000 * 3333 - 3333, (now - NOW) / 10000 * 3333);
+}
+
+static void test_take_needs_something(void **state)
+{
+    (void)state;
+    assert_false(gs_bucket_take(&bucket, 5));
+    assert_int_equal(gs_bucket_refill(&bucket, 1000, NOW + MS, 0), 100000);
+    assert_true(gs_bucket_take(&bucket, 50 * MS)); /* overdraws */
+    assert_int_equal(bucket.tokens_ns, 100000 - 50 * (int64_t)MS);
+    assert_false(gs_bucket_take(&bucket, 1));
+}
+
+static void test_burst_and_floor(void **state)
+{
+    (void)state;
+    assert_int_equal(gs_bucket_refill(&bucket, 3000, NOW + 3600000 * MS, 0), 30 * MS);
+    /* what is owed may pile up beyond it, and is cut when it no longer is */
+    assert_int_equal(gs_bucket_refill(&bucket, 3000, NOW + 3601000 * MS, 100 * MS), 130 * MS);
+    assert_int_equal(gs_bucket_refill(&bucket, 3000, NOW + 3601001 * MS, 0), 30 * MS);
+    gs_bucket_return(&bucket, 500 * MS, 3000);
+    assert_int_equal(bucket.tokens_ns, 30 * MS);
+    gs_bucket_charge(&bucket, UINT64_MAX);
+    gs_bucket_charge(&bucket, UINT64_MAX);
+    assert_int_equal(bucket.tokens_ns, GS_BUCKET_FLOOR_NS);
+    gs_bucket_return(&bucket, 7, 3000);
+    assert_int_equal(bucket.tokens_ns, GS_BUCKET_FLOOR_NS + 7);
+}
+
+/** All of the card: takes what is there, owes nothing. */
+static void test_drain(void **state)
+{
+    (void)state;
+    bucket.tokens_ns = 100;
+    gs_bucket_drain(&bucket, 30);
+    assert_int_equal(bucket.tokens_ns, 70);
+    gs_bucket_drain(&bucket, 1000);
+    assert_int_equal(bucket.tokens_ns, 0);
+    bucket.tokens_ns = -50; /* owed from before */
+    gs_bucket_drain(&bucket, 1000);
+    assert_int_equal(bucket.tokens_ns, -50);
+}
+
+/** The time computed is enough, and not much more. */
+static void test_wait(void **state)
+{
+    static const uint32_t shares[] = {1, 33, 1000, 9999, 10000};
+
+    (void)state;
+    assert_int_equal(gs_bucket_wait_ns(1, 100), 0);
+    for (size_t i = 0; i < GS_ARRAY_LEN(shares); i++) {
+        for (int64_t debt = 0; debt < 1000000; debt = debt * 3 + 1) {
+            uint64_t wait = gs_bucket_wait_ns(-debt, shares[i]);
+
+            bucket = (struct gs_ledger_bucket){.tokens_ns = -debt, .refill_ns = NOW};
+            assert_true(gs_bucket_refill(&bucket, shares[i], NOW + wait, 0) > 0);
+            bucket = (struct gs_ledger_bucket){.tokens_ns = -debt, .refill_ns = NOW};
+            if (wait > 30000)
+                assert_true(gs_bucket_refill(&bucket, shares[i], NOW + wait - 30000, 0) <= 0);
+        }
+    }
+}
+
+static void test_hostile(void **state)
+{
+    static const int64_t tokens[] = {INT64_MIN, INT64_MAX, -1000000000001, 1000000000001,
+                                     -9000000000};
+    static const uint64_t refills[] = {0, 1, NOW - 1, NOW + 999 * MS, NOW + 2000 * MS, UINT64_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < GS_ARRAY_LEN(tokens); i++) {
+        for (size_t j = 0; j < GS_ARRAY_LEN(refills); j++) {
+            int64_t have;
+
+            bucket = (struct gs_ledger_bucket){.tokens_ns = tokens[i], .refill_ns = refills[j]};
+            have = gs_bucket_refill(&bucket, 5000, NOW, UINT64_MAX);
+            assert_true(have >= GS_BUCKET_FLOOR_NS);
+            assert_true(have <= 50 * (int64_t)MS + (int64_t)GS_BUCKET_CHARGE_NS);
+            /* an hour later all is well whatever it was */
+            assert_int_equal(gs_bucket_refill(&bucket, 5000, NOW + 3600000 * MS, 0), 50 * MS);
+        }
+    }
+}
+
+/** A dead slot's launches in flight go back, once; not more than the burst whatever it says. */
+static void test_bury(void **state)
+{
+    static struct gs_ledger_device d;
+
+    (void)state;
+    memset(&d, 0, sizeof(d));
+    d.core_pct = 30;
+    d.bucket.tokens_ns = -500;
+    d.use[3] = (struct gs_ledger_use){.inflight_ns = 400, .wait_since_ns = 9, .used_ns = 7};
+    d.use[3].bin[5] = 1;
+    d.trial = 77u << GS_LEDGER_TRIAL_BITS | 4;
+    gs_self.device = &d;
+    gs_self.n_mapped = 1;
+    gs_bucket_bury(3);
+    assert_int_equal(d.bucket.tokens_ns, -100);
+    assert_int_equal(d.use[3].inflight_ns, 0);
+    assert_int_equal(d.use[3].wait_since_ns, 0);
+    assert_int_equal(d.use[3].bin[5], 0);
+    assert_int_equal(d.trial, 0);
+    gs_bucket_bury(3);
+    assert_int_equal(d.bucket.tokens_ns, -100);
+    d.use[3].inflight_ns = UINT64_MAX;
+    d.trial = 77u << GS_LEDGER_TRIAL_BITS | 5;
+    gs_bucket_bury(3);
+    assert_int_equal(d.bucket.tokens_ns, 30 * MS);
+    assert_int_equal(d.trial, 77u << GS_LEDGER_TRIAL_BITS | 5);
+    memset(&gs_self, 0, sizeof(gs_self));
+}
+
+int main(void)
+{
+#define TEST(fn) cmocka_unit_test_setup(fn, reset)
+    const struct CMUnitTest tests[] = {
+        TEST(test_remainders),
+        TEST(test_take_needs_something),
+        TEST(test_burst_and_floor),
+        TEST(test_drain),
+        TEST(test_wait),
+        TEST(test_hostile),
+        TEST(test_bury),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
