@@ -172,6 +172,16 @@ def test_own_thread_may_be_relaxed_for_a_while(sim):
         "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"]
 
 
+def test_a_capture_ends_in_the_thread_that_began_it(sim):
+    assert run(sim, """
+        s = stream()
+        for m in (M.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, M.CU_STREAM_CAPTURE_MODE_RELAXED):
+            ck(d.cuStreamBeginCapture(s, m)); launch(s)
+            print(other(lambda: d.cuStreamEndCapture(s)[0].name))
+            if m == M.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: print(d.cuStreamEndCapture(s)[0].name)""") == [
+        "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "CUDA_SUCCESS", "CUDA_SUCCESS"]
+
+
 NVML = r'''
 import pynvml as n
 def samples(since=0):

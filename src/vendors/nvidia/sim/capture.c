@@ -375,6 +375,10 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         pthread_mutex_unlock(&lock);
         return CUDA_ERROR_ILLEGAL_STATE;
     }
+    if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != &thread_mode) {
+        pthread_mutex_unlock(&lock);
+        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    }
     if (c->origin != s) {
         c->invalid = 1;
         pthread_mutex_unlock(&lock);
