@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 /* Two clocks may have been read on the way to a beat that stands still: look so often at least. */
-#define DEPOSE_LOOKS 10u
+#define DEPOSE_LOOKS 5u
+#define WATCH_NS     100000000u
 #define NAME_BYTES   160
 /* What an earlier writer left counts for so long, and up to so much beyond what hooks have taken.
  */
@@ -177,9 +178,16 @@ static int take_over(struct gs_board_writer *w, bool anew, uint64_t now_ns)
 /** Has the holder of the lock stood still for too long? */
 static bool is_stuck(struct gs_board_writer *w, uint64_t now_ns)
 {
-    int fd = open_board(w);
-    uint64_t beat = fd >= 0 ? w->board.beat_ns : 0;
+    uint64_t beat = 0;
+    int fd;
 
+    if (now_ns >= w->watch_ns && now_ns - w->watch_ns < WATCH_NS)
+        return false; /* looked a moment ago */
+    w->watch_ns = now_ns;
+    fd = openat(w->dir_fd, w->ledgers.uuid, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 ||
+        pread(fd, &beat, sizeof(beat), offsetof(struct gs_board, beat_ns)) != sizeof(beat))
+        beat = 0; /* none yet, or damaged: it stands still as well */
     close_fd(&fd);
     if (w->watch_looks == 0 || beat != w->watch_beat || now_ns < w->watch_since) {
         w->watch_beat = beat;

@@ -27,6 +27,7 @@ struct gs_board_writer {
     int lock_fd;               /**< -1 while another writes, or nobody needs to */
     int fd;                    /**< the board */
     uint64_t watch_beat;       /**< of the one who holds the lock */
+    uint64_t watch_ns;         /**< when we looked last */
     uint64_t watch_since;      /**< when we saw it for the first time */
     uint32_t watch_looks;      /**< and how often since */
     struct gs_ledgers ledgers; /**< filled by the caller, see gs_ledgers_offer() */

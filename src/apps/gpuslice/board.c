@@ -28,6 +28,8 @@
 #define SCAN_NS 200000000u
 /** While another writes, or nobody has to. */
 #define SCAN_IDLE_NS 1000000000u
+/** How often those who do not write try whether they may: a wake-up costs more than the try. */
+#define STAND_BY_NS 40000000u
 /** How often the driver is asked for processes that are in no ledger, and for how long its answer
  * counts when it says no more. */
 #define WATCH_NS    500000000u
@@ -183,7 +185,7 @@ static void watch(struct card *c, uint64_t now)
 static uint64_t look(struct gs_board_thread *t)
 {
     uint64_t now = now_ns();
-    bool any = false;
+    uint64_t next = now + SCAN_IDLE_NS;
 
     if (now >= t->scan_ns)
         scan(t, now);
@@ -195,7 +197,8 @@ static uint64_t look(struct gs_board_thread *t)
             gs_board_resign(c->writer);
             continue;
         }
-        any = true;
+        if (next > now + STAND_BY_NS)
+            next = now + STAND_BY_NS;
         rc = gs_board_elect(c->writer, now);
         if (rc == 2) { /* the slices are asked anew, this once */
             scan(t, now);
@@ -203,10 +206,11 @@ static uint64_t look(struct gs_board_thread *t)
         }
         if (rc <= 0)
             continue;
+        next = now + GS_BOARD_TICK_NS;
         watch(c, now);
         (void)!gs_board_tick(c->writer, now); /* a board that cannot be written grows stale */
     }
-    return now + (any ? GS_BOARD_TICK_NS : SCAN_IDLE_NS);
+    return next;
 }
 
 static void *work(void *arg)
