@@ -119,9 +119,12 @@ NVML_UNIT = (
     "#define NVML_NO_UNVERSIONED_FUNC_DEFS 1\n#include <nvml.h>\n"
     "#define nvmlPciInfo_v1_t nvmlPciInfo_t\n#define nvmlPciInfo_v2_t nvmlPciInfo_t\n"
 )
+# Types that rows name and the older headers do not have; there they stand for nothing more than their names.
+SINCE_13 = ("typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;\n"
+            "typedef CUresult (*CUgraphRecaptureCallback)(void);\n")
 GENERATIONS = {
     "cuda13": ("cuda", "nvidia-cuda-runtime", CUDA_UNIT),
-    "cuda12": ("cuda", "nvidia-cuda-runtime-cu12", CUDA_UNIT),
+    "cuda12": ("cuda", "nvidia-cuda-runtime-cu12", CUDA_UNIT + SINCE_13),
     "nvml13": ("nvml", "nvidia-nvml-dev", NVML_UNIT),
 }
 NEWEST = ("cuda13", "nvml13")

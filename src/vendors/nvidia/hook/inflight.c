@@ -11,9 +11,12 @@
 #include "vendors/nvidia/hook/span.h"
 
 #define FAILURES_TO_TELL 8u
-#define RETRY_NS         1000000000u
-#define HISTORY          64u
-#define ENDS             32u
+/* Neighbours may make everything some times slower. */
+#define OVERDUE_NS    50000000u
+#define OVERDUE_TIMES 8u
+#define RETRY_NS      1000000000u
+#define HISTORY       64u
+#define ENDS          32u
 /* What a correction may take at once. */
 #define CORRECTION_MOST_NS 10000000000
 
@@ -418,6 +421,19 @@ static void end_harvest(void)
     __atomic_store_n(&harvesting, 0, __ATOMIC_RELEASE);
 }
 
+/* What is not done by far when it should be costs more than is believed: look at everything anew.
+ */
+static void doubt_overdue(const struct gs_inflight *e, uint64_t now_ns)
+{
+    static uint64_t next_ns;
+
+    if (now_ns < next_ns ||
+        now_ns < e->recorded_ns + OVERDUE_NS + OVERDUE_TIMES * gs_inflight_ns(e->where.dev))
+        return;
+    next_ns = now_ns + OVERDUE_NS;
+    gs_cost_doubt();
+}
+
 bool gs_inflight_harvest(void)
 {
     uint64_t blocked[8]; /* streams whose oldest entry is not done: neither are their others */
@@ -439,6 +455,7 @@ bool gs_inflight_harvest(void)
             continue;
         rc = gs_timing_query(e->event[2]);
         if (rc == 0) {
+            doubt_overdue(e, gs_limiter_clock());
             blocked[n_blocked++] = e->where.id;
             continue;
         }
