@@ -133,7 +133,7 @@ static int create_board(struct gs_board_writer *w, uint64_t now_ns)
     w->board.version = GS_BOARD_VERSION;
     w->board.seq = now_ns & ~(uint64_t)1; /* unlike that of the file before */
     w->board.beat_ns = 0;
-    (void)strcpy(w->board.uuid, w->ledgers.uuid); /* of the same size, checked in gs_board_new() */
+    memcpy(w->board.uuid, w->ledgers.uuid, sizeof(w->board.uuid));
     /* blocks behind all of it: later writes need no room */
     rc = -posix_fallocate(fd, 0, sizeof(w->board));
     if (rc == 0)

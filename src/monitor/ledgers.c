@@ -68,8 +68,8 @@ static struct gs_ledgers_slice *find(const struct gs_ledgers *set, const struct 
     return NULL;
 }
 
-static int open_slice(struct gs_ledgers *set, int dir_fd, const char *name,
-                      struct gs_ledgers_slice **ret)
+/** Put it last in the set. */
+static int open_slice(struct gs_ledgers *set, int dir_fd, const char *name)
 {
     struct gs_ledgers_slice *s;
     struct stat st;
@@ -94,7 +94,6 @@ static int open_slice(struct gs_ledgers *set, int dir_fd, const char *name,
     s->arbiter.ledger_dev = st.st_dev;
     s->arbiter.ledger_ino = st.st_ino;
     set->slice[set->n++] = s;
-    *ret = s;
     return 0;
 }
 
@@ -103,15 +102,16 @@ int gs_ledgers_offer(struct gs_ledgers *set, int dir_fd, const char *name,
 {
     struct gs_ledgers_slice *s;
     struct stat st;
-    int rc;
 
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return -errno;
     s = find(set, &st);
     if (!s) {
-        rc = open_slice(set, dir_fd, name, &s);
+        int rc = open_slice(set, dir_fd, name);
+
         if (rc < 0)
             return rc;
+        s = set->slice[set->n - 1];
     }
     s->is_offered = true;
     s->arbiter.core_bp =
