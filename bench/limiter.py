@@ -41,7 +41,7 @@ MODES = ("stream", "graph", "sync")
 PROCESSES = (1, 2, 4)
 SHORT = [
     ("1s", 50, "stream", 1), ("1s", 70, "sync", 2), ("1s", 90, "graph", 1),
-    ("20us", 10, "stream", 1), ("20us", 50, "graph", 2), ("20us", 70, "sync", 1), ("20us", 90, "stream", 4),
+    ("20us", 10, "stream", 1), ("20us", 50, "graph", 2), ("20us", 30, "sync", 1), ("20us", 90, "stream", 4),
     ("1ms", 10, "graph", 2), ("1ms", 30, "stream", 1), ("1ms", 50, "sync", 4), ("1ms", 70, "graph", 1),
     ("1ms", 90, "stream", 2), ("1ms", 90, "sync", 1),
     ("50ms", 10, "stream", 1), ("50ms", 30, "graph", 4), ("50ms", 50, "sync", 2), ("50ms", 90, "stream", 1),

@@ -94,6 +94,7 @@ class Cards:
     def watch(self, every_ms=50):
         w = Watch(self.env(), every_ms)
         self.watches.append(w)
+        w.until(lambda rows: rows, 30)  # before anything runs, so that its beginning is seen
         return w
 
     def start(self, argv, group, **extra):

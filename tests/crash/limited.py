@@ -2,10 +2,10 @@
 as waiters; one that is spared measures its waits.
 
     limited.py --client LIMITER_CLIENT --hook LIBVGPU --sim FOLDER --ctl GPUSLICE-SIM
-               [--kills N] [--workers N] [--seed N] [--calm SECONDS]
+               [--kills N] [--workers N] [--seed N] [--calm ENDS]
 
-Checks: the longest wait of a spared program's launches is at most one quantum (50 ms) longer than it is while nobody
-dies and as many compete; the slice gets its share of the card all the while, as the card itself accounts it, so that
+Checks: the longest wait of a spared program's launches is at most one quantum (50 ms) longer than it is while as many
+compete, come and go as often, but end in good order; the slice gets its share of the card all the while, as the card itself accounts it, so that
 nothing is lost with the dead. Of waits, what the thread was ready to run and had no processor is left out, and the
 longest such time is allowed for on top: a peer whose turn it is may stand in it.
 """
@@ -27,6 +27,7 @@ import time
 QUANTUM_MS = 50.0
 SHARE = 0.50
 SHARE_POINTS = 5.0  # of the median second, while processes die and start
+PAUSE_S = 0.01  # between two ends, on average
 MODES = ("sync", "stream", "graph", "callback")
 
 
@@ -56,8 +57,8 @@ class Slice:
                     self.samples.append((card["t_ns"] / 1e9, card["busy_ns"] / 1e9))
 
     def worker(self, mode):
-        return subprocess.Popen([self.client, "--kernels", "k1ms", "--mode", mode, "--batch", "4"], env=self.env,
-                                stdout=subprocess.DEVNULL)
+        return subprocess.Popen([self.client, "--kernels", "k1ms", "--mode", mode, "--batch", "4", "--until-term"],
+                                env=self.env, stdout=subprocess.DEVNULL)
 
     def survivor(self):
         return subprocess.Popen([self.client, "--kernels", "k1ms", "--mode", "sync", "--until-term", "--own-waits"],
@@ -84,18 +85,28 @@ def ended(survivor):
     return row["longest_launch_ns"] / 1e6, row["longest_delay_ns"] / 1e6, row["launches"]
 
 
-def kill_until_done(slice_, workers, kills, rng):
-    done = 0
-    while done < kills:
+def churn(slice_, workers, ends, sig, rng):
+    """End one worker after the other, each followed by a new one at once."""
+    leaving = []
+    for _ in range(ends):
         i = rng.randrange(len(workers))
-        workers[i].kill()
-        status = workers[i].wait()
-        if status != -signal.SIGKILL:
-            raise SystemExit(f"a worker ended by itself with {status}")
-        done += 1
+        workers[i].send_signal(sig)
+        leaving.append(workers[i])
         workers[i] = slice_.worker(rng.choice(MODES))
-        time.sleep(rng.random() * 0.01)
-    return done
+        time.sleep(rng.random() * 2 * PAUSE_S)
+        leaving = [p for p in leaving if not is_gone(p, sig)]
+    for p in leaving:
+        p.wait(60)
+
+
+def is_gone(p, sig):
+    status = p.poll()
+    if status is None:
+        return False
+    # one that has only just been started knows no SIGTERM yet
+    if status not in (-sig, 0 if sig == signal.SIGTERM else -sig):
+        raise SystemExit(f"a worker ended by itself with {status}")
+    return True
 
 
 def judge(calm, storm, shares):
@@ -103,7 +114,7 @@ def judge(calm, storm, shares):
     bound = wait + QUANTUM_MS + delay
     bad = []
     if storm[0] > bound:
-        bad.append(f"a launch waited {storm[0]:.1f} ms: {wait:.1f} without kills + {QUANTUM_MS:.0f} + {delay:.1f} allowed")
+        bad.append(f"a launch waited {storm[0]:.1f} ms: {wait:.1f} in good order + {QUANTUM_MS:.0f} + {delay:.1f} allowed")
     typical = statistics.median(shares)
     if abs(typical - SHARE) * 100 > SHARE_POINTS:
         bad.append(f"the slice had {typical:.3f} of the card in the median second")
@@ -117,11 +128,11 @@ def run(args, folder):
     try:
         time.sleep(3)  # all are up, whoever is slow to start included
         survivor = slice_.survivor()
-        time.sleep(args.calm)
+        churn(slice_, workers, args.calm, signal.SIGTERM, rng)
         calm = ended(survivor)
         survivor = slice_.survivor()
         begun = now()
-        kills = kill_until_done(slice_, workers, args.kills, rng)
+        churn(slice_, workers, args.kills, signal.SIGKILL, rng)
         over = now()
         storm = ended(survivor)
     finally:
@@ -130,8 +141,8 @@ def run(args, folder):
             p.wait()
         slice_.close()
     shares = slice_.seconds(begun, over)
-    print(f"limiter crash matrix: {kills} kills, {args.workers} workers, seed {args.seed}, {over - begun:.1f} s")
-    for name, (wait, delay, launches) in (("calm", calm), ("kills", storm)):
+    print(f"limiter crash matrix: {args.kills} kills, {args.workers} workers, seed {args.seed}, {over - begun:.1f} s")
+    for name, (wait, delay, launches) in (("good order", calm), ("kills", storm)):
         print(f"  {name}: longest wait {wait:.1f} ms, time off the processor {delay:.1f} ms, {launches} launches")
     print(f"  share of the card, seconds: median {statistics.median(shares):.3f}, {min(shares):.3f} to {max(shares):.3f}")
     return judge(calm, storm, shares)
@@ -144,7 +155,7 @@ def main():
     parser.add_argument("--kills", type=int, default=10000)
     parser.add_argument("--workers", type=int, default=32)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--calm", type=float, default=20.0)
+    parser.add_argument("--calm", type=int, default=2000)
     args = parser.parse_args()
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuslice-crash-", dir=base))

@@ -120,7 +120,7 @@ def test_a_fixed_share_is_neither_more_nor_less(seen):
 
 # ---- priority ------------------------------------------------------------------------------------------------------
 
-REQUESTS = 150
+REQUESTS = 300
 
 
 def latencies(low_kernel, low_options):
