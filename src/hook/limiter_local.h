@@ -19,7 +19,6 @@ struct gs_limiter_card {
     uint32_t poke;      /**< raised when the head should look again; futex word */
     uint32_t sleepers;  /**< heads and pauses asleep on `poke` */
     uint64_t beat_ns;   /**< when the head last looked at the bucket */
-    uint64_t ignore_ns; /**< waiters of other processes since before had their chance */
     uint64_t spin;      /**< of the run below */
     uint64_t run_from_ns, run_until_ns; /**< newest stretch of outstanding work that was noted */
     uint64_t run_alone; /**< part of it, of ALONE, in which no mate was known to have work */

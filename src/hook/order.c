@@ -86,22 +86,19 @@ static uint32_t slot_high(const struct gs_self_state *self)
 bool gs_order_must_defer(uint32_t dev, uint64_t since_ns, uint64_t open_ns, uint64_t now_ns)
 {
     const struct gs_self_state *self = &gs_self;
-    struct gs_limiter_card *card = card_of(dev);
-    uint64_t ignore = __atomic_load_n(&card->ignore_ns, __ATOMIC_RELAXED);
     uint32_t high = slot_high(self);
-    uint64_t newest = 0;
 
-    for (uint32_t i = 0; i < high; i++) {
-        uint64_t w = gs_atomic_load(&self->device[dev].use[i].wait_since_ns, __ATOMIC_RELAXED);
-
-        if (w > ignore && w < since_ns && i != self->slot && w > newest)
-            newest = w;
-    }
-    if (newest == 0)
+    if (open_ns != 0 && now_ns - open_ns >= GS_ORDER_GRACE_NS)
         return false;
-    if (open_ns == 0 || now_ns - open_ns < GS_ORDER_GRACE_NS)
-        return true;
-    __atomic_store_n(&card->ignore_ns, newest, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < high; i++) {
+        const struct gs_ledger_use *use = &self->device[dev].use[i];
+        uint64_t w = gs_atomic_load(&use->wait_since_ns, __ATOMIC_RELAXED);
+
+        /* one that waits and lives says so every quantum */
+        if (w != 0 && w < since_ns && i != self->slot &&
+            now_ns < gs_atomic_load(&use->active_ns, __ATOMIC_RELAXED) + GS_ORDER_STALE_NS)
+            return true;
+    }
     return false;
 }
 

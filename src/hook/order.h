@@ -12,6 +12,8 @@
 
 /** How long what is at hand is left to another process whose launch is older. */
 #define GS_ORDER_GRACE_NS 5000000u
+/** A waiter that has not looked for so long is dead or stopped. */
+#define GS_ORDER_STALE_NS 60000000u
 /** A waiting head looks at least every quantum; this is four. */
 #define GS_ORDER_DEAD_NS 200000000u
 /** How often a waiting process looks for dead mates. */

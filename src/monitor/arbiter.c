@@ -92,20 +92,73 @@ static void add_process(struct gs_arbiter_process *p, uint64_t bin, struct deman
         d->reported += density;
 }
 
-/* Processes of one slice are no strangers: they take turns at one bucket, and their hooks report,
- * and charge, time in which several had work once (struct gs_ledger_device.cover). So their
- * densities add up: one at a time as far as that goes, and what is only presumed fills that up. */
-static void add_slice(struct gs_arbiter *a, uint32_t slice, const struct demand *d, uint32_t *n)
+#define STEPS     (GS_LEDGER_BIN_NS / GS_LEDGER_COVER_NS)
+#define ALL_STEPS (((uint64_t)1 << STEPS) - 1)
+_Static_assert(STEPS == GS_LEDGER_COVER_BITS, "a word of the cover is a bin");
+
+static void add_entry(struct gs_arbiter *a, uint32_t slice, double density, uint64_t steps,
+                      uint32_t *n)
 {
+    if (density <= 0.0 || *n >= GS_ARBITER_ACTIVE)
+        return;
+    a->mean[*n] = density < 1.0 ? density : 1.0;
+    a->steps[*n] = steps;
+    a->lost[*n] = 0.0;
+    a->owner[*n] = (uint16_t)slice;
+    (*n)++;
+}
+
+/* Processes of one slice are no strangers: they take turns at one bucket, and their hooks charge
+ * time in which several had work once. When that was they note in steps (struct
+ * gs_ledger_device.cover). Where there are none the densities add up: one at a time as far as that
+ * goes, and what is only presumed fills that up. */
+static void add_slice(struct gs_arbiter *a, uint32_t slice, const struct demand *d, uint64_t bin,
+                      uint32_t *n)
+{
+    uint64_t word = a->slice[slice]->cover[bin % GS_LEDGER_COVER];
     double left = d->reported;
 
+    if (((word >> GS_LEDGER_COVER_BITS) ^ bin) << GS_LEDGER_COVER_BITS == 0 &&
+        (word & ALL_STEPS) != 0) {
+        add_entry(a, slice, 1.0, d->presumed > 0.0 ? ALL_STEPS : word & ALL_STEPS, n);
+        return;
+    }
     if (left < 1.0)
         left = left + d->presumed < 1.0 ? left + d->presumed : 1.0;
-    for (; left > 0.0 && *n < GS_ARBITER_ACTIVE; left -= 1.0) {
-        a->density[*n] = left < 1.0 ? left : 1.0;
-        a->owner[*n] = (uint16_t)slice;
-        (*n)++;
+    for (; left > 0.0; left -= 1.0)
+        add_entry(a, slice, left, 0, n);
+}
+
+/** Who had work in one step, and what each lost to the others; `weight` steps are like it. */
+static void settle_step(struct gs_arbiter *a, uint32_t n, uint32_t step, uint32_t weight)
+{
+    uint32_t m = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_in = a->steps[i] == 0 || (a->steps[i] >> step & 1) != 0;
+
+        a->density[m] = a->mean[i];
+        m += is_in;
     }
+    memcpy(&a->density[m], a->foreign, a->n_foreign * sizeof(a->foreign[0]));
+    gs_part_each(a->density, m + a->n_foreign, a->part);
+    m = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (a->steps[i] != 0 && (a->steps[i] >> step & 1) == 0)
+            continue;
+        a->lost[i] += a->density[m] * (1.0 - a->part[m]) * weight * GS_LEDGER_COVER_NS;
+        m++;
+    }
+}
+
+/** Does anybody begin or end between this step and the one before? */
+static bool is_like_before(const struct gs_arbiter *a, uint32_t n, uint32_t step)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (((a->steps[i] >> step ^ a->steps[i] >> (step - 1)) & 1) != 0)
+            return false;
+    }
+    return true;
 }
 
 static void settle_bin(struct gs_arbiter *a, uint64_t bin)
@@ -120,15 +173,15 @@ static void settle_bin(struct gs_arbiter *a, uint64_t bin)
             add_process(&s->process[j], bin, &demand);
         for (uint32_t j = 0; j < GS_ARBITER_GHOSTS; j++)
             add_process(&s->ghost[j], bin, &demand);
-        add_slice(a, i, &demand, &n);
+        add_slice(a, i, &demand, bin, &n);
     }
-    memcpy(&a->density[n], a->foreign, a->n_foreign * sizeof(a->foreign[0]));
-    gs_part_each(a->density, n + a->n_foreign, a->part);
-    for (uint32_t i = 0; i < n; i++) {
-        double lost = a->density[i] * (1.0 - a->part[i]) * GS_LEDGER_BIN_NS;
-
-        a->slice[a->owner[i]]->refund_ns += (uint64_t)(lost + 0.5);
+    for (uint32_t step = 0, next; step < STEPS; step = next) {
+        for (next = step + 1; next < STEPS && is_like_before(a, n, next);)
+            next++;
+        settle_step(a, n, step, next - step);
     }
+    for (uint32_t i = 0; i < n; i++)
+        a->slice[a->owner[i]]->refund_ns += (uint64_t)(a->lost[i] + 0.5);
 }
 
 static void settle(struct gs_arbiter *a, uint64_t now_ns)

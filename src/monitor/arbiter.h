@@ -52,6 +52,7 @@ struct gs_arbiter_slice {
     bool is_high;                       /**< (in) goes first */
     bool is_parked;                     /**< (in) another has the turn in memory: it cannot use its
                                            share now, and nobody has to yield to it */
+    uint64_t cover[GS_LEDGER_COVER];    /**< (in) as in struct gs_ledger_device */
     uint32_t n_processes;               /**< (in) */
     struct gs_arbiter_process *process; /**< (in) caller's; kept as they are between calls */
     struct gs_arbiter_process ghost[GS_ARBITER_GHOSTS]; /**< see gs_arbiter_forget_process() */
@@ -71,7 +72,12 @@ struct gs_arbiter {
     double foreign[GS_ARBITER_FOREIGN]; /**< densities */
     double density[GS_ARBITER_ACTIVE + GS_ARBITER_FOREIGN];
     double part[GS_ARBITER_ACTIVE + GS_ARBITER_FOREIGN];
-    uint16_t owner[GS_ARBITER_ACTIVE]; /**< slice of each density */
+    /** What the bin at hand is made of: one entry for a slice that noted its steps, else one for
+     *  each whole process's worth of density. */
+    uint16_t owner[GS_ARBITER_ACTIVE]; /**< slice of each */
+    double mean[GS_ARBITER_ACTIVE];    /**< its density in the steps in which it had work */
+    uint64_t steps[GS_ARBITER_ACTIVE]; /**< which these are; 0: any */
+    double lost[GS_ARBITER_ACTIVE];    /**< to others, ns */
 };
 
 /** One step, about every GS_BOARD_TICK_NS: all that is marked (out). A clock that went back costs

@@ -274,6 +274,10 @@ static int read_slice(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint64
         rc = read_at(s->fd, set->use, n * sizeof(set->use[0]),
                      gs_ledger_file_bytes((uint32_t)s->device) +
                          offsetof(struct gs_ledger_device, use));
+    if (rc == 0)
+        rc = read_at(s->fd, s->arbiter.cover, sizeof(s->arbiter.cover),
+                     gs_ledger_file_bytes((uint32_t)s->device) +
+                         offsetof(struct gs_ledger_device, cover));
     if (rc == 0 && !s->has_refund)
         rc = read_meter(s);
     if (rc < 0)

@@ -10,6 +10,25 @@
 #define PRIOR_NS  20000u
 #define LAUNCH_NS 1500u /* the program's own time for a launch */
 
+/** Launches that went by their estimates. Where the last of them was out before the card had passed
+ * the entry before, there was work without a break, and that is what they took; else they took no
+ * longer than since the first of them went out. */
+static void account_covered(struct program *p, const struct program_entry *e, uint64_t end)
+{
+    uint64_t from, used = e->covers_ns;
+
+    if (p->last_end_ns != 0 && e->closed_ns < p->last_end_ns) {
+        from = p->last_end_ns;
+        used = end - from;
+    } else {
+        from = e->first_ns > p->last_end_ns ? e->first_ns : p->last_end_ns;
+        if (end - from < used)
+            used = end - from;
+    }
+    gs_limiter_credit[0].ns += (int64_t)e->covers_ns - (int64_t)used;
+    gs_limiter_note(0, from, end, used);
+}
+
 static void settle(struct program *p, const struct program_entry *e)
 {
     uint64_t start, end;
@@ -20,7 +39,8 @@ static void settle(struct program *p, const struct program_entry *e)
     if (e->measured)
         gs_limiter_settle(0, e->paid_ns, start, end, end - start);
     if (e->covers_ns > 0)
-        gs_limiter_note(0, e->from_ns, end, e->covers_ns);
+        account_covered(p, e, end);
+    p->last_end_ns = end;
     if (p->cost[e->type].est_ns == 0)
         p->cost[e->type].est_ns = end - start;
     else
@@ -52,9 +72,10 @@ void program_harvest(uint32_t process)
 static void push(struct program *p, struct program_entry e)
 {
     e.covers_ns = p->covers_ns;
-    e.from_ns = p->from_ns;
+    e.first_ns = p->first_ns;
+    e.closed_ns = gs_limiter_clock();
     p->covers_ns = 0;
-    p->from_ns = world_ns() + UINT64_C(1000000000000);
+    p->first_ns = 0;
     p->inflight_ns += e.paid_ns + e.covers_ns;
     p->unknown += e.unknown;
     p->entry[p->tail++ % PROGRAM_ENTRIES] = e;
@@ -110,6 +131,8 @@ static uint64_t launch(struct program *p, uint32_t type)
                                        .unknown = est == 0});
         gs_limiter_busy_until(0, gs_limiter_clock() + p->inflight_ns);
     } else {
+        if (p->covers_ns == 0)
+            p->first_ns = gs_limiter_clock();
         p->covers_ns += est;
         if (p->covers_ns >= LONG_NS)
             push(p, (struct program_entry){.kernel = kernel, .type = type});
@@ -125,7 +148,6 @@ void program_run(void *arg)
 
     while (n < PROGRAM_KERNELS && p->kernel_ns[n] != 0)
         n++;
-    p->from_ns = gs_limiter_clock();
     by_process[world_self()] = p;
     for (uint64_t i = 0; p->count == 0 || i < p->count; i++) {
         uint32_t type = (uint32_t)(i % n);
@@ -159,6 +181,7 @@ static void observe(uint32_t i)
 
     slices[i].core_bp = d->core_pct * 100;
     slices[i].policy = d->policy;
+    memcpy(slices[i].cover, d->cover, sizeof(d->cover));
     slices[i].n_processes = (uint32_t)ledger->head.slot_high;
     slices[i].process = processes[i];
     for (uint32_t j = 0; j < slices[i].n_processes; j++) {

@@ -25,12 +25,12 @@ struct program {
         uint64_t since_ns;
     } cost[PROGRAM_KERNELS];
     struct program_entry {
-        uint64_t kernel, paid_ns, covers_ns, from_ns;
+        uint64_t kernel, paid_ns, covers_ns, first_ns, closed_ns;
         uint32_t type;
         bool measured, unknown;
     } entry[PROGRAM_ENTRIES];
     uint64_t head, tail;
-    uint64_t inflight_ns, covers_ns, from_ns;
+    uint64_t inflight_ns, covers_ns, first_ns, last_end_ns;
     uint32_t unknown;
 };
 

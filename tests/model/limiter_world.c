@@ -395,6 +395,7 @@ uint32_t world_slice(uint32_t core_pct, uint32_t policy)
     s->ledger = fresh(sizeof(struct gs_ledger));
     s->device = fresh(sizeof(struct gs_ledger_device));
     s->device->core_pct = core_pct;
+    s->device->policy = policy;
     s->core_pct = core_pct;
     s->policy = policy;
     return w.n_slices++;

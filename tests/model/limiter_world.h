@@ -42,10 +42,7 @@ void world_stop(uint32_t process, bool stopped);
 uint64_t world_ns(void);
 /** Card time that a slice has had so far, as the card knows it. */
 uint64_t world_used(uint32_t slice);
-/** Longest single wait that a process's launches had; and the longest since the last call. */
-uint64_t world_longest_wait(uint32_t process);
-/** A slice's entry of the board; its `share_bp` 0: no board. Refunds of shared time are in any case
- *  the card's own figure where `exact_refunds` is set. */
+/** A slice's entry of the board; its `share_bp` 0: no board. */
 extern struct gs_board_slice world_board[WORLD_SLICES];
 struct gs_ledger *world_ledger(uint32_t slice);
 struct gs_ledger_device *world_device(uint32_t slice);
