@@ -12,7 +12,7 @@
 #include "hook/sys.h"
 
 /** A board that is absent, stale or damaged is looked for again after so long. */
-#define LOOK_NS 1000000000u
+#define LOOK_NS 100000000u
 /** Mappings of one card's boards that may pile up: a reader may still be in an old one, so none is
  * taken away. A writer replaces its file only after an accident. */
 #define MAPS_MAX 256u

@@ -15,7 +15,7 @@
 #include "contract/env.h"
 #include "slice.h"
 
-/* A clock of our own: a file is looked for at most once a second of it. */
+/* A clock of our own: a file is looked for at most ten times a second of it. */
 #define SECOND 1000000000u
 #define START  (1000ull * SECOND)
 
