@@ -94,6 +94,7 @@ static int add_device(struct gs_str line, struct gs_quota *quota)
 static int parse_option(struct gs_str line, struct gs_quota *quota)
 {
     if (gs_str_skip(&line, GS_STR("priority "))) {
+        quota->has_priority = 1;
         quota->high_priority = gs_str_eq(line, GS_STR("0"));
         return quota->high_priority || gs_str_eq(line, GS_STR("1")) ? 1 : -EINVAL;
     }
@@ -192,6 +193,8 @@ int gs_quota_format(const struct gs_quota *quota, char *buf, size_t cap)
     gs_str_put_c(&out, quota->fail == GS_FAIL_OPEN ? "\nfail open\n" : "\nfail closed\n");
     if (quota->high_priority)
         gs_str_put_c(&out, "priority 0\n");
+    else if (quota->has_priority)
+        gs_str_put_c(&out, "priority 1\n");
     if (quota->oversubscribe)
         gs_str_put_c(&out, "oversubscribe on\n");
     for (uint32_t i = 0; i < quota->n_devices; i++) {

@@ -51,6 +51,8 @@ struct gs_quota {
     uint32_t fail; /**< enum gs_fail */
     uint32_t n_devices;
     uint32_t high_priority; /**< 1: `priority 0`, goes first where slices share a card */
+    uint32_t has_priority;  /**< 1: a priority was asked for: the slice's launches are looked at
+                               even where it has no share, to go first or to yield */
     uint32_t oversubscribe; /**< 1: memory beyond the card is served from managed memory */
     struct gs_quota_device device[GS_LEDGER_DEVICES];
 };

@@ -75,6 +75,7 @@ static void set_priority(struct gs_self_state *self, const struct gs_quota *quot
     else
         gs_mirror_priority(high != 0);
     __atomic_store_n(&self->high_priority, high, __ATOMIC_RELAXED);
+    __atomic_store_n(&self->has_priority, quota->has_priority, __ATOMIC_RELAXED);
 }
 
 /** Find our devices in the ledger. */

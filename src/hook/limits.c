@@ -222,6 +222,7 @@ static int from_env(struct gs_quota *ret_quota)
         from_word(GS_ENV_OVERSUBSCRIBE, parse_switch, &oversubscribe) < 0)
         return -ESHUTDOWN;
     ret_quota->high_priority = priority == 0;
+    ret_quota->has_priority = getenv(GS_ENV_PRIORITY) != NULL;
     ret_quota->oversubscribe = (uint32_t)oversubscribe;
     n = gs_hook_vendor.enumerate(cards, GS_LEDGER_DEVICES);
     if (n <= 0)

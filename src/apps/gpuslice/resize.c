@@ -161,6 +161,8 @@ static int change(struct resize *r, struct gs_err *err)
     r->quota.generation++;
     if (rc == 0)
         rc = gs_terms_check_count("cores", "shares", option(r, GS_OPTION_NEW_CORES), n, err);
+    if (priority)
+        r->quota.has_priority = 1;
     if (rc == 0 && priority)
         rc = gs_terms_priority(priority, &r->quota.high_priority, err);
     for (uint32_t i = 0; i < n && rc == 0; i++)
