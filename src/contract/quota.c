@@ -89,18 +89,21 @@ static int add_device(struct gs_str line, struct gs_quota *quota)
     return 0;
 }
 
-/** The lines that may be left out. 1 it was one of them; 0 it is something else; -EINVAL a bad one.
- */
+/** The lines that may be left out, each once. 1 it was one of them; 0 it is something else; -EINVAL
+ * a bad one. */
 static int parse_option(struct gs_str line, struct gs_quota *quota)
 {
     if (gs_str_skip(&line, GS_STR("priority "))) {
-        quota->has_priority = 1;
-        quota->high_priority = gs_str_eq(line, GS_STR("0"));
-        return quota->high_priority || gs_str_eq(line, GS_STR("1")) ? 1 : -EINVAL;
+        if (quota->priority != GS_PRIORITY_NONE)
+            return -EINVAL;
+        quota->priority = gs_str_eq(line, GS_STR("0")) ? GS_PRIORITY_HIGH : GS_PRIORITY_LOW;
+        return quota->priority == GS_PRIORITY_HIGH || gs_str_eq(line, GS_STR("1")) ? 1 : -EINVAL;
     }
-    if (gs_str_skip(&line, GS_STR("oversubscribe "))) {
-        quota->oversubscribe = gs_str_eq(line, GS_STR("on"));
-        return quota->oversubscribe || gs_str_eq(line, GS_STR("off")) ? 1 : -EINVAL;
+    if (gs_str_eq(line, GS_STR("oversubscribe on"))) {
+        if (quota->oversubscribe != 0)
+            return -EINVAL;
+        quota->oversubscribe = 1;
+        return 1;
     }
     return 0;
 }
@@ -191,10 +194,8 @@ int gs_quota_format(const struct gs_quota *quota, char *buf, size_t cap)
     gs_str_put_c(&out, "gpuslice-quota 1\ngeneration ");
     gs_str_put_u64(&out, quota->generation);
     gs_str_put_c(&out, quota->fail == GS_FAIL_OPEN ? "\nfail open\n" : "\nfail closed\n");
-    if (quota->high_priority)
-        gs_str_put_c(&out, "priority 0\n");
-    else if (quota->has_priority)
-        gs_str_put_c(&out, "priority 1\n");
+    if (quota->priority != GS_PRIORITY_NONE)
+        gs_str_put_c(&out, quota->priority == GS_PRIORITY_HIGH ? "priority 0\n" : "priority 1\n");
     if (quota->oversubscribe)
         gs_str_put_c(&out, "oversubscribe on\n");
     for (uint32_t i = 0; i < quota->n_devices; i++) {

@@ -11,9 +11,8 @@
  *     device GPU-77e1… memory=none cores=none policy=off
  *
  * Lines end with \n; words are separated by one blank; every line above is required except that
- * `priority` (0 high, 1 low, the default) and `oversubscribe` (on; off, the default) may be left
- * out, and the number of devices is 0..GS_LEDGER_DEVICES; UUIDs are unique. Nothing else is
- * accepted. */
+ * `priority` (0 high, 1 low) and `oversubscribe on` may be left out, and the number of devices is
+ * 0..GS_LEDGER_DEVICES; UUIDs are unique. Nothing else is accepted. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +32,13 @@ enum gs_policy {
     GS_POLICY_COUNT
 };
 
+/** Who goes first where slices share a card. */
+enum gs_priority {
+    GS_PRIORITY_NONE, /**< nothing said: low where its compute is held, else it takes no part */
+    GS_PRIORITY_LOW,  /**< `priority 1`: yields, without a share too */
+    GS_PRIORITY_HIGH, /**< `priority 0` */
+};
+
 /** What happens when quota or ledger cannot be used. */
 enum gs_fail {
     GS_FAIL_CLOSED, /**< device memory is refused */
@@ -50,9 +56,7 @@ struct gs_quota {
     uint64_t generation;
     uint32_t fail; /**< enum gs_fail */
     uint32_t n_devices;
-    uint32_t high_priority; /**< 1: `priority 0`, goes first where slices share a card */
-    uint32_t has_priority;  /**< 1: a priority was asked for: the slice's launches are looked at
-                               even where it has no share, to go first or to yield */
+    uint32_t priority;      /**< enum gs_priority */
     uint32_t oversubscribe; /**< 1: memory beyond the card is served from managed memory */
     struct gs_quota_device device[GS_LEDGER_DEVICES];
 };

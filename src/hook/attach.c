@@ -68,14 +68,13 @@ static void set_core(struct gs_self_state *self, uint32_t i, const struct gs_quo
 /** From variables: what the process that made the ledger said counts too. */
 static void set_priority(struct gs_self_state *self, const struct gs_quota *quota, bool from_env)
 {
-    uint32_t high = quota->high_priority;
+    uint32_t priority = quota->priority;
 
-    if (from_env)
-        high = high != 0 && gs_mirror_is_high();
-    else
-        gs_mirror_priority(high != 0);
-    __atomic_store_n(&self->high_priority, high, __ATOMIC_RELAXED);
-    __atomic_store_n(&self->has_priority, quota->has_priority, __ATOMIC_RELAXED);
+    if (from_env && priority == GS_PRIORITY_HIGH && !gs_mirror_is_high())
+        priority = GS_PRIORITY_LOW;
+    if (!from_env)
+        gs_mirror_priority(priority == GS_PRIORITY_HIGH);
+    __atomic_store_n(&self->priority, priority, __ATOMIC_RELAXED);
 }
 
 /** Find our devices in the ledger. */

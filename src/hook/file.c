@@ -182,7 +182,7 @@ static int create(struct gs_self_state *self, const struct gs_quota *quota)
         d->policy = quota->device[i].policy;
     }
     GS_STEP("create.filled");
-    gs_mirror_create(self->region, self->ledger, self->device, quota->high_priority != 0);
+    gs_mirror_create(self->region, self->ledger, self->device, quota->priority == GS_PRIORITY_HIGH);
     /* release: whoever sees the magic sees the rest */
     gs_atomic_store(&self->ledger->head.magic, GS_LEDGER_MAGIC, __ATOMIC_RELEASE);
     GS_STEP("create.done");

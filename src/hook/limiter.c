@@ -67,8 +67,8 @@ bool gs_limiter_is_on(void)
 
     if (self->n_devices == 0)
         return false;
-    if (__atomic_load_n(&self->high_priority, __ATOMIC_RELAXED) != 0 ||
-        __atomic_load_n(&self->has_priority, __ATOMIC_RELAXED) != 0 || gs_suspend_is_on())
+    if (__atomic_load_n(&self->priority, __ATOMIC_RELAXED) != GS_PRIORITY_NONE ||
+        gs_suspend_is_on())
         return true;
     if (__atomic_load_n(&self->oversubscribe, __ATOMIC_RELAXED) != 0)
         return true; /* it tells the board when it works, and takes its turn in memory */

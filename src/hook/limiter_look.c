@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include "contract/quota.h"
 #include "core/atomics.h"
 #include "hook/board.h"
 #include "hook/bucket.h"
@@ -85,7 +86,7 @@ struct gs_limiter_view gs_limiter_look(uint32_t dev, uint64_t now_ns)
     }
     if (yields)
         view.flags |= GS_BOARD_YIELD;
-    if (__atomic_load_n(&gs_self.high_priority, __ATOMIC_RELAXED) != 0)
+    if (__atomic_load_n(&gs_self.priority, __ATOMIC_RELAXED) == GS_PRIORITY_HIGH)
         view.flags &= ~GS_BOARD_YIELD;
     if ((view.flags & GS_BOARD_YIELD) != 0 && view.share_bp > GS_LIMITER_YIELD_BP)
         view.share_bp = GS_LIMITER_YIELD_BP;

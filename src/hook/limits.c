@@ -128,7 +128,12 @@ static int parse_priority(struct gs_str value, uint64_t *ret)
 {
     int rc = gs_size_parse_u64(value, ret);
 
-    return rc < 0 ? rc : *ret > 1 ? -ERANGE : 0;
+    if (rc < 0)
+        return rc;
+    if (*ret > 1)
+        return -ERANGE;
+    *ret = *ret == 0 ? GS_PRIORITY_HIGH : GS_PRIORITY_LOW;
+    return 0;
 }
 
 static int parse_switch(struct gs_str value, uint64_t *ret)
@@ -212,7 +217,7 @@ static bool is_any_variable_set(void)
 static int from_env(struct gs_quota *ret_quota)
 {
     static struct gs_hook_card cards[GS_LEDGER_DEVICES]; /* 6 KiB; attach runs once at a time */
-    uint64_t policy = GS_POLICY_FIXED, priority = 1, oversubscribe = 0;
+    uint64_t policy = GS_POLICY_FIXED, priority = GS_PRIORITY_NONE, oversubscribe = 0;
     int n;
 
     if (!is_any_variable_set())
@@ -221,8 +226,7 @@ static int from_env(struct gs_quota *ret_quota)
         from_word(GS_ENV_PRIORITY, parse_priority, &priority) < 0 ||
         from_word(GS_ENV_OVERSUBSCRIBE, parse_switch, &oversubscribe) < 0)
         return -ESHUTDOWN;
-    ret_quota->high_priority = priority == 0;
-    ret_quota->has_priority = getenv(GS_ENV_PRIORITY) != NULL;
+    ret_quota->priority = (uint32_t)priority;
     ret_quota->oversubscribe = (uint32_t)oversubscribe;
     n = gs_hook_vendor.enumerate(cards, GS_LEDGER_DEVICES);
     if (n <= 0)

@@ -87,9 +87,8 @@ static void take(struct gs_self_state *self, const struct gs_quota *quota)
         log_folder(GS_REASON_RESIZED, quota->generation);
     for (uint32_t i = 0; i < self->n_devices; i++)
         take_device(self, i, find(quota, self->uuid[i]), first);
-    __atomic_store_n(&self->high_priority, quota->high_priority, __ATOMIC_RELAXED);
-    __atomic_store_n(&self->has_priority, quota->has_priority, __ATOMIC_RELAXED);
-    gs_mirror_priority(quota->high_priority != 0);
+    __atomic_store_n(&self->priority, quota->priority, __ATOMIC_RELAXED);
+    gs_mirror_priority(quota->priority == GS_PRIORITY_HIGH);
     __atomic_store_n(&self->oversubscribe, quota->oversubscribe, __ATOMIC_RELAXED);
     for (uint32_t i = 0; first && i < quota->n_devices; i++) {
         if (!is_known(self, quota->device[i].uuid))

@@ -46,8 +46,7 @@ struct gs_self_state {
     uint64_t limit_bytes[GS_LEDGER_DEVICES];
     uint32_t core_pct[GS_LEDGER_DEVICES];        /**< 1..100; 100 none */
     uint32_t policy[GS_LEDGER_DEVICES];          /**< enum gs_policy */
-    uint32_t high_priority;                      /**< 1: goes before others on a shared card */
-    uint32_t has_priority;                       /**< 1: asked for, high or low */
+    uint32_t priority;                           /**< enum gs_priority */
     uint32_t oversubscribe;                      /**< 1: memory beyond the card is managed memory */
     struct gs_self_spin spin[GS_LEDGER_DEVICES]; /**< one announcer per device and process */
     struct gs_self_spin share_spin;

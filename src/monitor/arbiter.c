@@ -20,7 +20,8 @@ static uint64_t epoch_of(uint64_t ns)
 
 bool gs_arbiter_is_reporting(const struct gs_arbiter_slice *s)
 {
-    return s->is_high || (s->core_bp < GS_SHARE_ALL_BP && s->policy != GS_POLICY_OFF);
+    return s->is_high || s->is_ranked ||
+           (s->core_bp < GS_SHARE_ALL_BP && s->policy != GS_POLICY_OFF);
 }
 
 /** Has it a promise that it is held to, and that can be lent? */

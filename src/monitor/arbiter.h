@@ -50,6 +50,7 @@ struct gs_arbiter_slice {
     uint32_t core_bp;                   /**< (in) promised; GS_SHARE_ALL_BP none asked */
     uint32_t policy;                    /**< (in) enum gs_policy */
     bool is_high;                       /**< (in) goes first */
+    bool is_ranked;                     /**< (in) has a priority, high or low */
     bool is_parked;                     /**< (in) another has the turn in memory: it cannot use its
                                            share now, and nobody has to yield to it */
     uint64_t cover[GS_LEDGER_COVER];    /**< (in) as in struct gs_ledger_device */

@@ -117,7 +117,8 @@ int gs_ledgers_offer(struct gs_ledgers *set, int dir_fd, const char *name,
     s->arbiter.core_bp =
         grant->core_pct > 0 && grant->core_pct < 100 ? grant->core_pct * 100 : GS_SHARE_ALL_BP;
     s->arbiter.policy = grant->policy < GS_POLICY_COUNT ? grant->policy : GS_POLICY_FIXED;
-    s->arbiter.is_high = grant->is_high;
+    s->arbiter.is_high = grant->priority == GS_PRIORITY_HIGH;
+    s->arbiter.is_ranked = grant->priority != GS_PRIORITY_NONE;
     s->takes_turns = grant->takes_turns;
     return 0;
 }

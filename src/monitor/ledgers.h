@@ -16,8 +16,8 @@
 struct gs_ledgers_grant {
     uint32_t core_pct; /**< 0..100; 100, and 0, none asked */
     uint32_t policy;   /**< enum gs_policy */
-    bool is_high;
-    bool takes_turns; /**< its memory may exceed the card: turns (monitor/turns.h) */
+    uint32_t priority; /**< enum gs_priority */
+    bool takes_turns;  /**< its memory may exceed the card: turns (monitor/turns.h) */
 };
 
 /** What is remembered of a slot beside the arbiter's part. */

@@ -107,7 +107,7 @@ static void offer(struct gs_board_thread *t, int dir_fd)
         const struct gs_quota_device *d = &t->quota.device[i];
         const struct gs_ledgers_grant grant = {.core_pct = d->core_pct,
                                                .policy = d->policy,
-                                               .is_high = t->quota.high_priority != 0,
+                                               .priority = t->quota.priority,
                                                .takes_turns = t->quota.oversubscribe != 0};
 
         for (size_t j = 0; j < t->n_cards; j++)

@@ -181,5 +181,5 @@ bool gs_control_is_straight(const struct gs_quota *quota)
     for (uint32_t i = 0; i < quota->n_devices; i++)
         if (quota->device[i].core_pct < 100 && quota->device[i].policy != GS_POLICY_OFF)
             return false;
-    return !quota->high_priority && !quota->has_priority && !quota->oversubscribe;
+    return quota->priority == GS_PRIORITY_NONE && !quota->oversubscribe;
 }

@@ -158,8 +158,7 @@ static int fill_head(const struct gs_plan_request *request, struct gs_quota *quo
     quota->generation = 1;
     quota->fail = GS_FAIL_CLOSED;
     quota->oversubscribe = request->oversubscribe;
-    quota->has_priority = request->priority != NULL;
-    return request->priority ? gs_terms_priority(request->priority, &quota->high_priority, err) : 0;
+    return request->priority ? gs_terms_priority(request->priority, &quota->priority, err) : 0;
 }
 
 static int fill_device(const struct gs_plan_request *request, const struct gs_card *card, size_t i,

@@ -161,16 +161,14 @@ static int change(struct resize *r, struct gs_err *err)
     r->quota.generation++;
     if (rc == 0)
         rc = gs_terms_check_count("cores", "shares", option(r, GS_OPTION_NEW_CORES), n, err);
-    if (priority)
-        r->quota.has_priority = 1;
     if (rc == 0 && priority)
-        rc = gs_terms_priority(priority, &r->quota.high_priority, err);
+        rc = gs_terms_priority(priority, &r->quota.priority, err);
     for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = change_device(r, i, err);
-    if (rc == 0 && r->quota.high_priority != r->slice->quota.high_priority)
+    if (rc == 0 && r->quota.priority != r->slice->quota.priority)
         gs_buf_addf(&r->said, "slice '%s': priority %s -> %s\n", r->slice->name,
-                    r->quota.high_priority ? "low" : "high",
-                    r->quota.high_priority ? "high" : "low");
+                    gs_terms_priority_name(r->slice->quota.priority),
+                    gs_terms_priority_name(r->quota.priority));
     return rc;
 }
 

@@ -100,11 +100,16 @@ int gs_terms_policy(const char *word, uint32_t *ret_policy, struct gs_err *err)
                       word);
 }
 
-int gs_terms_priority(const char *word, uint32_t *ret_high, struct gs_err *err)
+int gs_terms_priority(const char *word, uint32_t *ret_priority, struct gs_err *err)
 {
     if (strcmp(word, "high") != 0 && strcmp(word, "low") != 0)
         return gs_err_set(err, -EINVAL, "--priority '%s' is not known; write 'high' or 'low'",
                           word);
-    *ret_high = word[0] == 'h';
+    *ret_priority = word[0] == 'h' ? GS_PRIORITY_HIGH : GS_PRIORITY_LOW;
     return 0;
+}
+
+const char *gs_terms_priority_name(uint32_t priority)
+{
+    return priority == GS_PRIORITY_HIGH ? "high" : priority == GS_PRIORITY_LOW ? "low" : "none";
 }

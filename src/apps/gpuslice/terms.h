@@ -28,5 +28,7 @@ GS_WUR int gs_terms_memory(struct gs_str word, const struct gs_card *card, uint6
 GS_WUR int gs_terms_cores(struct gs_str word, uint32_t *ret_pct, struct gs_err *err);
 /** enum gs_policy by name. Returns 0 or -EINVAL. */
 GS_WUR int gs_terms_policy(const char *word, uint32_t *ret_policy, struct gs_err *err);
-/** "high" is 1, "low" 0. Returns 0 or -EINVAL. */
-GS_WUR int gs_terms_priority(const char *word, uint32_t *ret_high, struct gs_err *err);
+/** enum gs_priority of "high" or "low". Returns 0 or -EINVAL. */
+GS_WUR int gs_terms_priority(const char *word, uint32_t *ret_priority, struct gs_err *err);
+/** "none", "low", "high". */
+const char *gs_terms_priority_name(uint32_t priority);

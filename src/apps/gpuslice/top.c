@@ -13,6 +13,7 @@
 
 #include "apps/gpuslice/app.h"
 #include "apps/gpuslice/options.h"
+#include "apps/gpuslice/terms.h"
 #include "apps/gpuslice/view.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -116,8 +117,8 @@ static void add_notes(struct gs_table *t, const struct gs_view_slice *s,
     uint64_t managed = gs_view_share(s, d).managed_bytes;
     char size[GS_APP_SIZE];
 
-    if (s->slice->quota.high_priority)
-        gs_buf_adds(&text, "high priority");
+    if (s->slice->quota.priority != GS_PRIORITY_NONE)
+        gs_buf_addf(&text, "%s priority", gs_terms_priority_name(s->slice->quota.priority));
     if (managed > 0)
         gs_buf_addf(&text, "%s%s served from the host", text.n ? ", " : "",
                     gs_app_size(managed, size));

@@ -241,7 +241,7 @@ const char *gs_view_state_text(const struct gs_view_slice *slice)
 bool gs_view_is_held(const struct gs_view_slice *slice, const struct gs_quota_device *device)
 {
     return (device->core_pct < 100 && device->policy != GS_POLICY_OFF) ||
-           slice->slice->quota.high_priority || slice->slice->quota.oversubscribe;
+           slice->slice->quota.priority != GS_PRIORITY_NONE || slice->slice->quota.oversubscribe;
 }
 
 struct gs_view_share gs_view_share(const struct gs_view_slice *slice,

@@ -59,7 +59,7 @@ static bool add_share(yyjson_mut_doc *doc, yyjson_mut_val *obj, const struct gs_
            add_number(doc, obj, "wait_ms_per_s", share.wait_ms_per_s) &&
            yyjson_mut_obj_add_str(doc, obj, "policy", gs_quota_policy_name(d->policy)) &&
            yyjson_mut_obj_add_str(doc, obj, "priority",
-                                  s->slice->quota.high_priority ? "high" : "low") &&
+                                  s->slice->quota.priority == GS_PRIORITY_HIGH ? "high" : "low") &&
            add_number(doc, obj, "managed_bytes", share.managed_bytes);
 }
 

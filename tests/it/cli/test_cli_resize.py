@@ -103,10 +103,10 @@ def test_shares_policies_priorities(cli):
     assert "compute not held -> 30 % fixed" in cli.ok("resize", "--cores", "30", "r")
     assert "30 % fixed -> 30 % elastic" in cli.ok("resize", "--policy", "elastic", "r")
     assert "30 % elastic -> 50 % elastic" in cli.ok("resize", "--cores", "50", "r")
-    assert "priority low -> high" in cli.ok("resize", "--priority", "high", "r")
+    assert "priority none -> high" in cli.ok("resize", "--priority", "high", "r")
     assert "cores=50 policy=elastic" in quota(cli, "r") and "priority 0\n" in quota(cli, "r")
     assert "50 % elastic -> not held" in cli.ok("resize", "--cores", "none", "--priority", "low", "r")
-    assert "cores=none policy=off" in quota(cli, "r") and "priority" not in quota(cli, "r")
+    assert "cores=none policy=off" in quota(cli, "r") and "priority 1\n" in quota(cli, "r")
     assert "generation 6" in quota(cli, "r")
     assert cli.ok("resize", "--cores", "none", "r") == "slice 'r': nothing changes\n"
     assert "generation 6" in quota(cli, "r")

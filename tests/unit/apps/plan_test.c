@@ -240,7 +240,7 @@ static void shares_go_with_cards_in_order(void **state)
     assert_int_equal(plan.quota.device[0].core_pct, 30);
     assert_int_equal(plan.quota.device[1].core_pct, 100);
     assert_int_equal(plan.quota.device[1].policy, GS_POLICY_OFF);
-    assert_int_equal(plan.quota.high_priority, 1);
+    assert_int_equal(plan.quota.priority, GS_PRIORITY_HIGH);
     r.device = NULL;
     r.cores = "1,2,3";
     assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), 0);

@@ -40,6 +40,15 @@ static void test_good(void **state)
         gs_quota_parse(GS_STR("gpuslice-quota 1\ngeneration 0\nfail open\n"), &q, &line), 0);
     assert_int_equal(q.fail, GS_FAIL_OPEN);
     assert_int_equal(q.n_devices, 0);
+    assert_int_equal(q.priority, GS_PRIORITY_NONE);
+    assert_int_equal(q.oversubscribe, 0);
+    assert_int_equal(gs_quota_parse(GS_STR(HEAD "oversubscribe on\npriority 1\n" DEV), &q, &line),
+                     0);
+    assert_int_equal(q.priority, GS_PRIORITY_LOW);
+    assert_int_equal(q.oversubscribe, 1);
+    assert_int_equal(q.n_devices, 1);
+    assert_int_equal(gs_quota_parse(GS_STR(HEAD "priority 0\n" DEV), &q, &line), 0);
+    assert_int_equal(q.priority, GS_PRIORITY_HIGH);
 }
 
 static void test_bad(void **state)
@@ -57,6 +66,11 @@ static void test_bad(void **state)
         {"gpuslice-quota 1\ngeneration 99999999999999999999\nfail closed\n", -EINVAL, 2},
         {"gpuslice-quota 1\ngeneration 7\nfail maybe\n", -EINVAL, 3},
         {"gpuslice-quota 1\nfail closed\ngeneration 7\n", -EINVAL, 2},
+        {HEAD "priority 2\n" DEV, -EINVAL, 4},
+        {HEAD "priority 0\npriority 1\n" DEV, -EINVAL, 5},
+        {HEAD "oversubscribe yes\n" DEV, -EINVAL, 4},
+        {HEAD "oversubscribe on\noversubscribe on\n" DEV, -EINVAL, 5},
+        {HEAD DEV "priority 0\n", -EINVAL, 5},
         {HEAD "\n", -EINVAL, 4},
         {HEAD "# remark\n", -EINVAL, 4},
         {HEAD "device GPU-a memory=12zb cores=30 policy=fixed\n", -EINVAL, 4},

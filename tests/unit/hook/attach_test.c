@@ -445,7 +445,7 @@ static void test_env_compute(void **state)
     assert_int_equal(gs_self.policy[1], GS_POLICY_ELASTIC);
     assert_int_equal(gs_self.device[1].policy, GS_POLICY_ELASTIC);
     assert_int_equal(gs_self.region->sm_limit_pct[1], 70);
-    assert_int_equal(gs_self.high_priority, 1);
+    assert_int_equal(gs_self.priority, GS_PRIORITY_HIGH);
     assert_int_equal(gs_self.region->priority, 0);
     gs_attach_forget();
 
@@ -460,7 +460,7 @@ static void test_env_compute(void **state)
     assert_int_equal(setenv(GS_ENV_PRIORITY, "1", 1), 0);
     slice_attach();
     assert_int_equal(gs_self.policy[1], GS_POLICY_FIXED);
-    assert_int_equal(gs_self.high_priority, 0);
+    assert_int_equal(gs_self.priority, GS_PRIORITY_LOW);
     assert_int_equal(unsetenv("CUDA_DEVICE_SM_LIMIT_1"), 0);
 }
 
@@ -499,7 +499,7 @@ static void test_quota_compute(void **state)
     assert_int_equal(gs_self.device[0].policy, GS_POLICY_ELASTIC);
     assert_int_equal(gs_self.region->sm_limit_pct[0], 80);
     assert_int_equal(gs_self.region->priority, 0);
-    assert_int_equal(gs_self.high_priority, 1);
+    assert_int_equal(gs_self.priority, GS_PRIORITY_HIGH);
 }
 
 static void test_env_no_limit(void **state)

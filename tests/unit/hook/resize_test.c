@@ -83,7 +83,7 @@ static void the_gate_follows_an_announced_quota(void **state)
     assert_int_equal(gs_gate_limit(1), 500); /* had none */
     assert_int_equal(gs_self.core_pct[0], 50);
     assert_int_equal(gs_self.policy[0], GS_POLICY_ELASTIC);
-    assert_int_equal(gs_self.high_priority, 1);
+    assert_int_equal(gs_self.priority, GS_PRIORITY_HIGH);
     assert_int_equal(gs_self.ledger->head.quota_generation, 4);
     assert_int_equal(gs_self.device[0].limit_bytes, 2000);
     assert_int_equal(gs_self.device[0].core_pct, 50);
