@@ -229,6 +229,8 @@ void gs_inflight_close(struct gs_inflight *e, const struct gs_inflight_launch *l
     if (!e->is_ended) {
         fail(dev, "cuEventRecord");
         settle_unseen(e, gs_limiter_clock());
+        if (launch->est_ns == 0 && gs_inflight_unknown(dev) == 0)
+            gs_limiter_end_unknown(dev);
         give_back(e);
         return;
     }
@@ -392,8 +394,9 @@ static void count_out(const struct gs_inflight *e)
     (void)__atomic_fetch_sub(&cards[dev].ns, l->covers_ns + l->paid_ns, __ATOMIC_RELAXED);
     (void)__atomic_fetch_sub(&cards[dev].count, 1, __ATOMIC_RELAXED);
     (void)__atomic_fetch_sub(&n_open, 1, __ATOMIC_RELAXED);
-    if (l->est_ns == 0 && l->kind != GS_INFLIGHT_MARK)
-        (void)__atomic_fetch_sub(&cards[dev].unknown, 1, __ATOMIC_RELAXED);
+    if (l->est_ns == 0 && l->kind != GS_INFLIGHT_MARK &&
+        __atomic_sub_fetch(&cards[dev].unknown, 1, __ATOMIC_RELAXED) == 0)
+        gs_limiter_end_unknown(dev);
 }
 
 static struct gs_inflight *oldest_open(uint64_t after_seq)

@@ -205,7 +205,9 @@ static bool needs_entry(struct gs_launch *l, const struct gs_launch_stream *stre
 
 static void pay(struct gs_launch *l, uint64_t cost_ns)
 {
-    if (l->measured || !gs_limiter_spend(l->dev, cost_ns))
+    if (l->measured && l->est_ns == 0)
+        gs_limiter_admit_unknown(l->dev, cost_ns, l->what);
+    else if (l->measured || !gs_limiter_spend(l->dev, cost_ns))
         gs_limiter_admit(l->dev, cost_ns, l->measured, l->what);
     l->paid_ns = cost_ns;
 }
@@ -321,6 +323,13 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
     ask_others(stream, l->ask);
 }
 
+/* A launch of unknown length that nobody will see the end of: mates need not wait for it. */
+static void end_unknown(const struct gs_launch *l)
+{
+    if (l->measured && l->est_ns == 0 && gs_inflight_unknown(l->dev) == 0)
+        gs_limiter_end_unknown(l->dev);
+}
+
 static void end_relaxed(struct gs_launch *l)
 {
     struct gs_launch_stream *stream;
@@ -334,6 +343,7 @@ static void end_relaxed(struct gs_launch *l)
     } else if (l->measured) { /* its events could not be recorded */
         now = gs_limiter_clock();
         gs_limiter_settle(l->dev, l->paid_ns, now - l->paid_ns, now, l->paid_ns);
+        end_unknown(l);
     } else {
         (void)__atomic_fetch_add(&stream->since_ns, l->paid_ns, __ATOMIC_RELAXED);
     }
@@ -349,6 +359,7 @@ CUresult gs_launch_end(struct gs_launch *l, CUresult result)
     if (result != CUDA_SUCCESS) {
         gs_inflight_drop(l->entry);
         gs_limiter_cancel(l->dev, l->paid_ns, l->measured);
+        end_unknown(l);
         return result;
     }
     relaxed = gs_capture_relax();

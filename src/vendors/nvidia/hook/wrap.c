@@ -8,6 +8,7 @@
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/init.h"
+#include "vendors/nvidia/hook/launch.h"
 
 /* The exported wrappers, made from api.def, and the tables that tell the engine about them. */
 
@@ -165,4 +166,5 @@ const struct gs_hook_vendor gs_hook_vendor = {
     .n_libs = GS_ARRAY_LEN(libs),
     .enumerate = gs_device_enumerate,
     .forget = gs_init_forget,
+    .harvest = gs_launch_synchronized,
 };
