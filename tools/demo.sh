@@ -20,7 +20,7 @@ mkdir -m 0700 "$XDG_RUNTIME_DIR"
 name="demo-$$"
 cleanup() {
     local s
-    for s in alice bob; do gpuslice rm --force "$s" >/dev/null 2>&1 || true; done
+    for s in alice bob carol dave; do gpuslice rm --force "$s" >/dev/null 2>&1 || true; done
     kill $(jobs -p) 2>/dev/null || true
     wait 2>/dev/null || true
     rm -rf "$work"
@@ -74,4 +74,18 @@ if grep -q alice "$work/out"; then
     ! grep -q alice "$work/out" || die "demo: a dead slice is still listed"
 fi
 expect 0 "cuMemAlloc" gpuslice log bob
+say "5. two greedy programs share its compute, 30 and 60 percent of the card's time"
+export GPUSLICE_SIM_KERNEL_NS=spin=1000000 # a simulated card takes the program's word for it
+for s in carol:30 dave:60; do
+    show gpuslice run --cores "${s#*:}" --name "${s%:*}" -- python tools/demo_load.py
+    on_card gpuslice run --cores "${s#*:}" --name "${s%:*}" -- "$python" tools/demo_load.py --seconds 8 >"$work/${s%:*}" &
+    loads+=($!)
+done
+sleep 4
+expect 0 "of 30 % fixed" gpuslice top --once
+expect 0 "30 % fixed -> 10 % fixed" gpuslice resize carol --cores 10
+sleep 2
+expect 0 "of 10 % fixed" gpuslice top --once
+wait "${loads[@]}"
+sed 's/^/    dave:  /' "$work/dave"
 say "that is the main job; ./dev help for more"

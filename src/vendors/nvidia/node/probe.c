@@ -34,6 +34,17 @@ static int add_processes(const struct gs_nvml *nvml, nvmlDevice_t device, int gr
     return rc;
 }
 
+/* Who is on the card and has no sample in the window was idle in it. */
+static void fill_idle(uint32_t card, struct gs_probe *probe)
+{
+    for (size_t i = 0; i < probe->n_processes; i++) {
+        struct gs_card_process *p = &probe->process[i];
+
+        if (p->card == card && p->util_pct == GS_PROBE_UNKNOWN)
+            p->util_pct = 0;
+    }
+}
+
 /* Samples name processes that may have ended: only those on the card count. */
 static int add_utilisation(const struct gs_nvml *nvml, nvmlDevice_t device, uint32_t card,
                            struct gs_probe *probe)
@@ -42,22 +53,25 @@ static int add_utilisation(const struct gs_nvml *nvml, nvmlDevice_t device, uint
     unsigned int n = GS_ARRAY_LEN(sample);
     struct timespec now;
     unsigned long long now_us;
+    nvmlReturn_t r;
     int rc = 0;
 
     if (!nvml->nvmlDeviceGetProcessUtilization)
         return 0;
     (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
     now_us = (unsigned long long)now.tv_sec * 1000000u + (unsigned long long)now.tv_nsec / 1000u;
-    if (nvml->nvmlDeviceGetProcessUtilization(device, sample, &n, now_us - UTIL_WINDOW_US) !=
-            NVML_SUCCESS ||
-        n > GS_ARRAY_LEN(sample))
-        return 0; /* no samples in the window is an error code too */
+    r = nvml->nvmlDeviceGetProcessUtilization(device, sample, &n, now_us - UTIL_WINDOW_US);
+    if (r == NVML_ERROR_NOT_FOUND)
+        n = 0; /* no sample in the window */
+    else if (r != NVML_SUCCESS || n > GS_ARRAY_LEN(sample))
+        return 0;
     for (unsigned int i = 0; rc == 0 && i < n; i++) {
         struct gs_card_process p = {card, sample[i].pid, GS_PROBE_UNKNOWN, sample[i].smUtil};
 
         if (sample[i].smUtil <= 100 && gs_probe_find_process(probe, card, p.pid))
             rc = gs_probe_add_process(probe, &p);
     }
+    fill_idle(card, probe);
     return rc;
 }
 
