@@ -85,9 +85,14 @@ static void take_pitch_v1(void)
     TRY(cuMemAllocPitch, &old, &pitch, (unsigned int)MIB, 512, 16);
 }
 
+/* Managed memory takes the card when it is used, or brought there. By name: headers of CUDA 13 give
+ * cuMemPrefetchAsync the later signature. */
 static void take_managed(void)
 {
+    typedef CUresult prefetch(CUdeviceptr, size_t, CUdevice, CUstream);
+
     TRY(cuMemAllocManaged, &pointer, TAKE, CU_MEM_ATTACH_GLOBAL);
+    TRY_AS(*(prefetch *)NULL, "cuMemPrefetchAsync", pointer, TAKE, device, NULL);
 }
 
 /* ---- arrays: 16 bytes an element ---- */
