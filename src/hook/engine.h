@@ -62,13 +62,16 @@ extern const struct gs_hook_vendor gs_hook_vendor;
  *  Where the kernel cannot wipe (before 4.14) `ready` stays 0 and each call compares the pid. */
 struct gs_engine_state {
     _Alignas(GS_ENGINE_PAGE) uint32_t ready; /**< 1: attached, nothing to do on the fast path */
-    uint32_t launch_free; /**< 1: ready, and no launch of this process is held: launch rows go
-                             straight to the driver (gs_limiter_publish) */
-    uint32_t attached;    /**< engine.c: 1 attaching is over, with or without success */
-    uint32_t told;        /**< engine.c: 1 the slice's owner knows of gs_engine_note_unheld */
-    uint32_t once;        /**< engine.c: futex word of gs_engine_start */
-    uint32_t resolving;   /**< engine.c: futex word of the resolver */
-    uint32_t mark;        /**< engine.c: 0 in a child that has not started */
+    uint32_t launch_free;  /**< 1: ready, and no launch of this process is held: launch rows go
+                              straight to the driver (gs_limiter_publish) */
+    uint32_t attached;     /**< engine.c: 1 attaching is over, with or without success */
+    uint32_t told;         /**< engine.c: 1 the slice's owner knows of gs_engine_note_unheld */
+    uint32_t once;         /**< engine.c: futex word of gs_engine_start */
+    uint32_t resolving;    /**< engine.c: futex word of the resolver */
+    uint32_t mark;         /**< engine.c: 0 in a child that has not started */
+    uint64_t launch_epoch; /**< 0: threads may pay no launch by themselves. Else a number that never
+                              comes again: what they have at hand was taken under it, or is void
+                              (gs_limiter_recall) */
 };
 extern struct gs_engine_state gs_engine __attribute__((visibility("hidden")));
 extern _Thread_local uint32_t gs_engine_depth

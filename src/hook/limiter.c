@@ -81,6 +81,19 @@ bool gs_limiter_is_on(void)
     return false;
 }
 
+/** What threads took from the credit before is void: in their own hands, where nobody else reaches
+ * it, it carries the number it was taken under. In a forked child the numbers go on. */
+static void set_epoch(void)
+{
+    static uint64_t last;
+    uint64_t epoch = 0;
+
+    if (__atomic_load_n(&gs_engine.ready, __ATOMIC_RELAXED) != 0)
+        epoch = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    /* release: who sees it sees the credit emptied (pairs with the acquire in gs_launch_refill) */
+    __atomic_store_n(&gs_engine.launch_epoch, epoch, __ATOMIC_RELEASE);
+}
+
 void gs_limiter_publish(void)
 {
     uint32_t is_free =
@@ -88,6 +101,7 @@ void gs_limiter_publish(void)
 
     /* release: pairs with the load in the launch rows, which then go by it alone */
     __atomic_store_n(&gs_engine.launch_free, is_free, __ATOMIC_RELEASE);
+    set_epoch();
 }
 
 void gs_limiter_recall(void)
@@ -98,6 +112,7 @@ void gs_limiter_recall(void)
         if (__atomic_load_n(credit, __ATOMIC_RELAXED) > 0)
             __atomic_store_n(credit, 0, __ATOMIC_RELAXED);
     }
+    set_epoch();
 }
 
 /** Whoever sleeps on this card looks again. */

@@ -39,8 +39,8 @@ void gs_limiter_configure(void);
 /** Say in gs_engine.launch_free whether launch rows may go straight to the driver: after attaching,
  *  and whenever gs_limiter_is_on() may have changed (suspend). Async-signal-safe. */
 void gs_limiter_publish(void);
-/** Throw away the credit at hand on every card, so that the next launch looks at everything.
- *  Async-signal-safe. */
+/** Throw away the credit at hand on every card, what threads took of it included
+ *  (gs_engine.launch_epoch), so that the next launch looks at everything. Async-signal-safe. */
 void gs_limiter_recall(void);
 /** Forked child: nothing of the parent's counts. */
 void gs_limiter_forget(void);

@@ -10,11 +10,23 @@ struct gs_cost_table gs_cost_table;
 struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS];
 struct gs_limiter_credit gs_limiter_credit[GS_LEDGER_DEVICES];
 _Thread_local char gs_launch_thread;
+_Thread_local struct gs_pocket gs_pocket;
 
 uint32_t gs_launch_device(CUstream stream)
 {
     (void)stream;
     return 0;
+}
+
+bool gs_pocket_open(void)
+{
+    return false;
+}
+
+bool gs_pocket_refill(uint64_t need_ns)
+{
+    (void)need_ns;
+    return false;
 }
 
 struct gs_cost *gs_cost_claim(uint64_t key, uint32_t quarter)

@@ -83,31 +83,42 @@ static inline uint64_t gs_cost_shape(unsigned int x, unsigned int y, unsigned in
     return ((uint64_t)x << 40) ^ ((uint64_t)y << 24) ^ ((uint64_t)z << 8) ^ class << 1 ^ 1u;
 }
 
+/** Where the entry of a key is, unless others were there before. */
+static inline struct gs_cost *gs_cost_home(uint64_t key)
+{
+    return &gs_cost_table.slot[key >> (64u - GS_COST_BITS)];
+}
+
 /** Slow part of gs_cost_find: take a free entry, or share a coarse one. Never NULL. */
 struct gs_cost *gs_cost_claim(uint64_t key, uint32_t quarter);
 
 /** The entry of a launch. Never NULL. */
 static inline struct gs_cost *gs_cost_find(uint64_t key, uint32_t quarter)
 {
-    struct gs_cost *c = &gs_cost_table.slot[key >> (64u - GS_COST_BITS)];
+    struct gs_cost *c = gs_cost_home(key);
 
     if (GS_LIKELY(__atomic_load_n(&c->key, __ATOMIC_RELAXED) == key))
         return c;
     return gs_cost_claim(key, quarter);
 }
 
-/** Count a launch. True: it goes by its estimate, *ret_est_ns. False: it is to be measured, because
- * nothing is known, because it is long, or because a sample is due. */
-static inline bool gs_cost_count(struct gs_cost *c, uint64_t *ret_est_ns)
+/** Does a launch go by its estimate, *ret_est_ns? False: it is to be measured, because nothing is
+ * known, because it is long, or because a sample is due. */
+static inline bool gs_cost_is_estimated(const struct gs_cost *c, uint64_t *ret_est_ns)
 {
     uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
-    int64_t left = __atomic_load_n(&c->countdown_ns, __ATOMIC_RELAXED) - (int64_t)est;
 
     *ret_est_ns = est;
-    if (GS_UNLIKELY(est - 1u >= GS_COST_LONG_NS - 1u || left < 0))
-        return false;
-    __atomic_store_n(&c->countdown_ns, left, __ATOMIC_RELAXED);
-    return true;
+    return est - 1u < GS_COST_LONG_NS - 1u &&
+           __atomic_load_n(&c->countdown_ns, __ATOMIC_RELAXED) >= (int64_t)est;
+}
+
+/** It goes: the next sample comes nearer. */
+static inline void gs_cost_count(struct gs_cost *c, uint64_t est_ns)
+{
+    int64_t left = __atomic_load_n(&c->countdown_ns, __ATOMIC_RELAXED);
+
+    __atomic_store_n(&c->countdown_ns, left - (int64_t)est_ns, __ATOMIC_RELAXED);
 }
 
 /** A sample is being taken: when is the next one due? */

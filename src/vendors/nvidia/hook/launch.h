@@ -4,7 +4,7 @@
  * Where the process limits anything (gs_engine.launch_free is 0) every row that makes the card work
  * comes by here. Most launches find their cost in a table and pay from the credit at hand: no
  * clock, no system call, no driver call. The others measure, mark what is in flight, and wait their
- * turn (docs/limiter.md).
+ * turn (docs/limiter.md). Kernels of a process with one card try launch_fast.h before.
  *
  *     if (gs_launch_pay(&launch))
  *         return gs_launch_paid(&launch, real(...));
@@ -19,6 +19,7 @@
 #include "hook/self.h"
 #include "vendors/nvidia/hook/capture.h"
 #include "vendors/nvidia/hook/cost.h"
+#include "vendors/nvidia/hook/pocket.h"
 #include "vendors/nvidia/hook/timing.h"
 
 /** 0 default, 1 CU_STREAM_LEGACY, 2 CU_STREAM_PER_THREAD: no objects. */
@@ -84,11 +85,22 @@ static inline struct gs_launch_stream *gs_launch_stream_of(uint64_t id)
 }
 _Static_assert(GS_LAUNCH_STREAMS == 1u << (64 - 59), "the hash above");
 
-/** The fast path. True: paid. */
+/** A launch was paid by its estimate: the next sample of its kernel comes nearer, and the next
+ * entry of its stream has more to account for. */
+static inline void gs_launch_count(struct gs_cost *cost, struct gs_launch_stream *stream,
+                                   uint64_t est_ns)
+{
+    uint64_t since = __atomic_load_n(&stream->since_ns, __ATOMIC_RELAXED);
+
+    gs_cost_count(cost, est_ns);
+    __atomic_store_n(&stream->since_ns, since + est_ns, __ATOMIC_RELAXED);
+}
+
+/** Without a slow path. True: paid. */
 static inline bool gs_launch_pay(struct gs_launch *l)
 {
     struct gs_launch_stream *stream;
-    uint64_t id, since;
+    uint64_t id;
 
     l->dev = GS_LIKELY(gs_self.n_devices == 1) ? 0 : gs_launch_device(l->stream);
     if (GS_UNLIKELY(l->dev >= GS_LEDGER_DEVICES) || gs_capture_any())
@@ -99,14 +111,13 @@ static inline bool gs_launch_pay(struct gs_launch *l)
     if (GS_UNLIKELY(__atomic_load_n(&stream->id, __ATOMIC_RELAXED) != id) ||
         GS_UNLIKELY(__atomic_load_n(&stream->want, __ATOMIC_RELAXED) != 0))
         return false;
-    if (!gs_cost_count(l->cost, &l->est_ns) || !gs_limiter_spend(l->dev, l->est_ns))
+    if (!gs_cost_is_estimated(l->cost, &l->est_ns) || !gs_pocket_spend(l->dev, l->est_ns))
         return false;
-    since = __atomic_load_n(&stream->since_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&stream->since_ns, since + l->est_ns, __ATOMIC_RELAXED);
+    gs_launch_count(l->cost, stream, l->est_ns);
     return true;
 }
 
-/** After the fast path: the driver's answer. */
+/** After gs_launch_pay(): the driver's answer. */
 static inline CUresult gs_launch_paid(const struct gs_launch *l, CUresult result)
 {
     if (GS_UNLIKELY(result != CUDA_SUCCESS))

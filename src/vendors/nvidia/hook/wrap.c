@@ -9,6 +9,7 @@
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/init.h"
 #include "vendors/nvidia/hook/launch.h"
+#include "vendors/nvidia/hook/launch_fast.h"
 
 /* The exported wrappers, made from api.def, and the tables that tell the engine about them. */
 
@@ -49,9 +50,14 @@ static struct real real_of;
         return answer;                                                                             \
     }
 
+/* The row of the calling thread's own default stream. */
+#define IS_PER_THREAD(symbol)                                                                      \
+    (sizeof(#symbol) > 6 && __builtin_strcmp(&#symbol[sizeof(#symbol) - 6], "_ptsz") == 0)
+
 /* A launch of a process that is not held costs one load and a jump. Its pointer starts at
  * first_<symbol>, so it needs no test for NULL; held_<symbol> runs until the engine is ready, and
- * while the process's launches are held. */
+ * while the process's launches are held. It jumps, too: to the driver when the launch is paid for,
+ * else to slow_<symbol>, which asks the body. */
 #define LAUNCH(lib, symbol, body, ret, params, args)                                               \
     static ret first_##symbol params                                                               \
     {                                                                                              \
@@ -61,7 +67,7 @@ static struct real real_of;
             return ABSENT_##lib(rc);                                                           \
         return real args;                                                                          \
     }                                                                                              \
-    __attribute__((noinline)) static ret held_##symbol params                                      \
+    __attribute__((noinline)) static ret slow_##symbol params                                      \
     {                                                                                              \
         if (!gs_engine_enter())                                                                    \
             return LOAD_REAL(symbol) args;                                                         \
@@ -72,6 +78,12 @@ static struct real real_of;
         ret answer = gs_nv_##body(LOAD_REAL(symbol), GS_NV_STRIP args);                            \
         gs_engine_leave();                                                                         \
         return answer;                                                                             \
+    }                                                                                              \
+    __attribute__((noinline)) static ret held_##symbol params                                      \
+    {                                                                                              \
+        if (GS_LIKELY(gs_nv_fast_##body(IS_PER_THREAD(symbol), GS_NV_STRIP args)))                    \
+            return LOAD_REAL(symbol) args;                                                         \
+        return slow_##symbol args;                                                                 \
     }                                                                                              \
     GS_EXPORT ret symbol params;                                                                   \
     ret symbol params                                                                              \
