@@ -1,13 +1,18 @@
 /* One measured client of the driver: times one operation and prints one line of numbers.
  *
  * usage: hook_client OP [LIVE] [ITERATIONS]
- *   alloc     cuMemAlloc + cuMemFree of 1 MiB with LIVE other allocations alive: "wall_ns cpu_ns" a
- * pair launch    cuLaunchKernel of an empty kernel: the same, a call meminfo   cuMemGetInfo: the
- * same, a call start     from exec to the first allocation: "wall_ns cpu_ns" of the whole process
- * so far syscalls  system calls made by ITERATIONS rounds of alloc, free, meminfo, launch after
- * warm-up launch-syscalls  the same of ITERATIONS launches alone With the variable GS_BENCH_GATE
- * set to a descriptor, waits for its end-of-file before measuring, so that many clients start
- * together. The driver is found as programs find it: dlopen, dlsym. */
+ *
+ *   alloc            cuMemAlloc + cuMemFree of 1 MiB with LIVE other allocations alive:
+ *                    "wall_ns cpu_ns slept" a pair; slept: how often it gave the processor away
+ *   launch           cuLaunchKernel of an empty kernel: the same, a call
+ *   meminfo          cuMemGetInfo: the same, a call
+ *   start            from exec to the first allocation: "wall_ns cpu_ns" of the process so far
+ *   syscalls         system calls made by ITERATIONS rounds of alloc, free, meminfo, launch after
+ *                    warm-up
+ *   launch-syscalls  the same of ITERATIONS launches alone
+ *
+ * With the variable GS_BENCH_GATE set to a descriptor, waits for its end-of-file before measuring,
+ * so that many clients start together. The driver is found as programs find it: dlopen, dlsym. */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -132,6 +138,21 @@ static void wait_for_gate(void)
         }
 }
 
+/* Under a limit: so long without work that the slice has enough card time at hand for the launches
+ * that follow. */
+static void rest(void)
+{
+    struct timespec t = {.tv_nsec = 200000000};
+    nanosleep(&t, NULL);
+}
+
+static long times_slept(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return use.ru_nvcsw;
+}
+
 static void measure(const struct driver *d, enum op op, long live, long iterations)
 {
     CUfunction f = op == LAUNCH ? empty_function(d) : NULL;
@@ -141,13 +162,20 @@ static void measure(const struct driver *d, enum op op, long live, long iteratio
     }
     for (long i = 0; i < 2000; i++)
         once(d, op, f);
+    if (op == LAUNCH) {
+        rest();
+        for (long i = 0; i < 2000; i++)
+            once(d, op, f);
+    }
     wait_for_gate();
+    long slept = times_slept();
     uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), wall = now_ns(CLOCK_MONOTONIC);
     for (long i = 0; i < iterations; i++)
         once(d, op, f);
     wall = now_ns(CLOCK_MONOTONIC) - wall;
     cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    printf("%.2f %.2f\n", (double)wall / (double)iterations, (double)cpu / (double)iterations);
+    printf("%.2f %.2f %ld\n", (double)wall / (double)iterations, (double)cpu / (double)iterations,
+           times_slept() - slept);
 }
 
 static void on_trap(int sig)
@@ -182,8 +210,10 @@ static void count_system_calls(const struct driver *d, long iterations, bool lau
     CUfunction f = empty_function(d);
     char line[64];
     for (int round = 0; round < 2; round++) {
-        if (round == 1)
+        if (round == 1) {
+            rest();
             trap_system_calls();
+        }
         for (long i = 0; i < iterations; i++) {
             once(d, LAUNCH, f);
             if (launches_only)
