@@ -32,7 +32,8 @@ struct gs_board_slice {
                            busy, so much was in truth the neighbours' turn */
     uint64_t reserved[3];
 };
-#define GS_BOARD_YIELD 1u /**< a slice of higher priority is active: one launch at a time */
+#define GS_BOARD_YIELD  1u /**< a slice of higher priority is active: one launch at a time */
+#define GS_BOARD_SHARED 4u /**< others have asked for the card lately, too */
 #define GS_BOARD_PARK                                                                              \
     2u /**< another slice has the turn in memory (oversubscription): launch nothing */
 

@@ -152,7 +152,14 @@ struct gs_ledger_use {
     /** Time in which work of the process was outstanding on the card:
      *  epoch << GS_LEDGER_BIN_BITS | ns, epoch = CLOCK_MONOTONIC / GS_LEDGER_BIN_NS. */
     uint64_t bin[GS_LEDGER_BINS];
+    /** What the process knows of that, whatever neighbours did: in `time` of the bin's outstanding
+     *  time, and what a mate has noted beside it, it had the card for `own`: epoch << 2
+     * GS_LEDGER_KNOWN_BITS | time << GS_LEDGER_KNOWN_BITS | own, in units of GS_LEDGER_KNOWN_NS. */
+    uint64_t known[GS_LEDGER_BINS];
 };
+/* a bin, and a rounding, fit; the epoch comes again after 15 days */
+#define GS_LEDGER_KNOWN_NS   64u
+#define GS_LEDGER_KNOWN_BITS 19u
 
 #define GS_LEDGER_TRIAL_BITS 11u
 #define GS_LEDGER_COVER      128u
@@ -200,8 +207,8 @@ _Static_assert(offsetof(struct gs_ledger_device, pending) == GS_LEDGER_PAGE, "de
 _Static_assert(offsetof(struct gs_ledger_device, bucket) == 192, "device layout");
 _Static_assert(offsetof(struct gs_ledger_device, history) == 320, "device layout");
 _Static_assert(GS_LEDGER_SLOTS < 1u << GS_LEDGER_TRIAL_BITS, "a slot fits");
-_Static_assert(sizeof(struct gs_ledger_use) == 320, "use layout");
-_Static_assert(sizeof(struct gs_ledger_device) == GS_LEDGER_PAGE + 4 * 8192 + 320 * GS_LEDGER_SLOTS,
+_Static_assert(sizeof(struct gs_ledger_use) == 576, "use layout");
+_Static_assert(sizeof(struct gs_ledger_device) == GS_LEDGER_PAGE + 4 * 8192 + 576 * GS_LEDGER_SLOTS,
                "device layout");
 
 /** Bytes of a whole ledger file for n_devices. */

@@ -287,6 +287,17 @@ static void wait_turn(struct launch *l, uint32_t ticket)
     }
 }
 
+/** How long to sleep: a quantum at most, and not beyond the end of our own work on the card, which
+ * the board is to hear of. */
+static uint64_t until_look(uint32_t dev, uint64_t now, uint64_t ns)
+{
+    uint64_t end = gs_atomic_load(&use_of(dev)->busy_until_ns, __ATOMIC_RELAXED);
+
+    if (end > now && end - now < ns)
+        ns = end - now;
+    return ns < GS_LIMITER_QUANTUM_NS ? ns : GS_LIMITER_QUANTUM_NS;
+}
+
 /** At the head: until the bucket gives. */
 static void wait_share(struct launch *l)
 {
@@ -307,8 +318,7 @@ static void wait_share(struct launch *l)
         set_reason(l, why, now);
         gs_atomic_store(since, l->start_ns, __ATOMIC_RELAXED);
         keep_house(l->dev, now);
-        if (ns > GS_LIMITER_QUANTUM_NS)
-            ns = GS_LIMITER_QUANTUM_NS;
+        ns = until_look(l->dev, now, ns);
         (void)__atomic_add_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
         gs_limiter_sleep(&card->poke, seen, now + (ns > NAP_MIN_NS ? ns : NAP_MIN_NS), UINT32_MAX);
         (void)__atomic_sub_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
@@ -393,9 +403,12 @@ void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured)
     lower_inflight(use_of(dev), cost_ns);
 }
 
-/** Note a stretch that is news to this process. */
-static void note_piece(uint32_t dev, uint64_t start, uint64_t end, struct gs_usage_cover *sum)
+/** Note a stretch that is news to this process; `own` of ALONE was its own for sure, or
+ * GS_LIMITER_NOT_KNOWN. */
+static void note_piece(uint32_t dev, uint64_t start, uint64_t end, uint64_t own,
+                       struct gs_usage_cover *sum)
 {
+    uint64_t busy;
     struct gs_usage_cover cover = {0, 0};
     uint64_t alone = card_of(dev)->run_alone;
 
@@ -403,7 +416,10 @@ static void note_piece(uint32_t dev, uint64_t start, uint64_t end, struct gs_usa
     if (cover.steps > 0)
         alone = cover.fresh * ALONE / cover.steps;
     /* the rest stands in a mate's bins already */
-    gs_usage_outstanding(use_of(dev), start, end, (end - start) / ALONE * alone);
+    busy = (end - start) * alone / ALONE;
+    gs_usage_outstanding(use_of(dev), start, end, busy);
+    if (own != GS_LIMITER_NOT_KNOWN)
+        gs_usage_known(use_of(dev), start, end, busy, (end - start) * own / ALONE);
     sum->steps += cover.steps;
     sum->fresh += cover.fresh;
 }
@@ -411,28 +427,31 @@ static void note_piece(uint32_t dev, uint64_t start, uint64_t end, struct gs_usa
 /** Note outstanding work, each moment once however many streams had work then: what overlaps the
  * newest stretch adds only what sticks out of it. Returns the part, of ALONE, in which no mate had
  * work: that is the process's to pay, the rest is paid for. */
-static uint64_t note_outstanding(uint32_t dev, uint64_t start, uint64_t end)
+static uint64_t note_outstanding(uint32_t dev, uint64_t start, uint64_t end, uint64_t own_ns)
 {
+    uint64_t own = own_ns;
     struct gs_limiter_card *card = card_of(dev);
     struct gs_usage_cover cover = {0, 0};
     uint64_t alone;
 
+    if (own_ns != GS_LIMITER_NOT_KNOWN)
+        own = own_ns < end - start ? own_ns * ALONE / (end - start) : ALONE;
     gs_spin_lock(&card->spin);
     if (card->run_until_ns == 0)
         card->run_alone = ALONE;
     if (start > card->run_until_ns || end < card->run_from_ns) {
-        note_piece(dev, start, end, &cover);
+        note_piece(dev, start, end, own, &cover);
         if (end > card->run_until_ns) {
             card->run_from_ns = start;
             card->run_until_ns = end;
         }
     } else {
         if (start < card->run_from_ns) {
-            note_piece(dev, start, card->run_from_ns, &cover);
+            note_piece(dev, start, card->run_from_ns, own, &cover);
             card->run_from_ns = start;
         }
         if (end > card->run_until_ns) {
-            note_piece(dev, card->run_until_ns, end, &cover);
+            note_piece(dev, card->run_until_ns, end, own, &cover);
             card->run_until_ns = end;
         }
     }
@@ -457,7 +476,7 @@ static void settle_difference(uint32_t dev, uint64_t cost_ns, uint64_t used_ns)
 }
 
 void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64_t end_ns,
-                       uint64_t used_ns)
+                       uint64_t used_ns, uint64_t own_ns)
 {
     struct gs_ledger_use *use;
 
@@ -469,14 +488,15 @@ void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64
     if (used_ns > GS_BUCKET_CHARGE_NS)
         used_ns = GS_BUCKET_CHARGE_NS;
     if (end_ns > start_ns)
-        used_ns = used_ns * note_outstanding(dev, start_ns, end_ns) / ALONE;
+        used_ns = used_ns * note_outstanding(dev, start_ns, end_ns, own_ns) / ALONE;
     settle_difference(dev, cost_ns, used_ns);
     GS_STEP("settle.charged");
     lower_inflight(use, cost_ns);
     gs_usage_charge(&gs_self.device[dev], use, start_ns, end_ns, used_ns);
 }
 
-void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns)
+void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns,
+                     uint64_t own_ns)
 {
     struct gs_ledger_use *use;
     uint64_t paid = used_ns;
@@ -492,7 +512,7 @@ void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t 
     /* launches come in bursts: the work was in one piece before its end, the pause before that */
     if (used_ns < end_ns - start_ns)
         start_ns = end_ns - used_ns;
-    used_ns = used_ns * note_outstanding(dev, start_ns, end_ns) / ALONE;
+    used_ns = used_ns * note_outstanding(dev, start_ns, end_ns, own_ns) / ALONE;
     if (used_ns < paid)
         give_back(dev, paid - used_ns);
     gs_usage_charge(&gs_self.device[dev], use, start_ns, end_ns, used_ns);
@@ -542,6 +562,12 @@ void gs_limiter_end_unknown(uint32_t dev)
 {
     if (GS_LIKELY(dev < gs_self.n_devices))
         gs_order_end_trial(dev);
+}
+
+bool gs_limiter_is_shared(uint32_t dev)
+{
+    return GS_LIKELY(dev < gs_self.n_devices) &&
+           (__atomic_load_n(&card_of(dev)->now_flags, __ATOMIC_RELAXED) & GS_BOARD_SHARED) != 0;
 }
 
 uint64_t gs_limiter_window_ns(uint32_t dev)

@@ -89,17 +89,23 @@ void gs_limiter_end_unknown(uint32_t dev);
 /** A launch that was admitted did not happen, or failed. */
 void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured);
 
+/** What a vendor says where it cannot tell how much of a time was its own. */
+#define GS_LIMITER_NOT_KNOWN UINT64_MAX
+
 /** A measured launch is done.
  *  @cost_ns   what it was charged.
- *  @start_ns, @end_ns  when it was on the card, CLOCK_MONOTONIC, as far as events tell.
+ *  @start_ns, @end_ns  when it was outstanding on the card, CLOCK_MONOTONIC, as far as events tell.
  *  @used_ns   card time to be charged: <= end - start where other work of this process overlapped.
+ *  @own_ns    what of that it had to itself for sure, whatever neighbours did: for the board, which
+ *             gives the difference back. GS_LIMITER_NOT_KNOWN: let the board find out.
  */
 void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64_t end_ns,
-                       uint64_t used_ns);
+                       uint64_t used_ns, uint64_t own_ns);
 
 /** Launches of an estimated `used_ns` went out between two moments without being measured one by
- * one: note them for the board and for `top` (they are paid already). */
-void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns);
+ * one: note them for the board and for `top` (they are paid already). `own_ns` as above. */
+void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns,
+                     uint64_t own_ns);
 
 /** The queue on the card is believed to last until then. */
 void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns);
@@ -111,5 +117,8 @@ void gs_limiter_pause(uint32_t dev, uint64_t ns, enum gs_wait_reason why, const 
 /** How much work the process may have in flight now, ns: 20 ms; 0 while it has to yield: one launch
  * at a time. */
 uint64_t gs_limiter_window_ns(uint32_t dev);
+
+/** Do others than this slice use the card now, as far as the board tells? */
+bool gs_limiter_is_shared(uint32_t dev);
 
 uint64_t gs_limiter_clock(void);

@@ -79,7 +79,7 @@ struct gs_limiter_view gs_limiter_look(uint32_t dev, uint64_t now_ns)
     if (gs_hook_board(dev, now_ns, &board) == 0) {
         if (elastic && board.share_bp > 0 && board.share_bp <= GS_SHARE_ALL_BP)
             view.share_bp = board.share_bp;
-        view.flags = board.flags & (GS_BOARD_YIELD | GS_BOARD_PARK);
+        view.flags = board.flags & (GS_BOARD_YIELD | GS_BOARD_PARK | GS_BOARD_SHARED);
         take_refund(dev, board.refund_ns, view.share_bp, now_ns);
     } else if (elastic && lent) {
         view.share_bp = GS_SHARE_ALL_BP;

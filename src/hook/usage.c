@@ -90,6 +90,54 @@ void gs_usage_outstanding(struct gs_ledger_use *use, uint64_t start_ns, uint64_t
         spread(&bins, start_ns, end_ns, busy_ns < end_ns - start_ns ? busy_ns : end_ns - start_ns);
 }
 
+/** One bin's part of what is known. */
+static void add_known(uint64_t *word, uint64_t epoch, uint64_t time_ns, uint64_t own_ns)
+{
+    const struct ring ring = {.n = GS_LEDGER_BINS, .bits = 2 * GS_LEDGER_KNOWN_BITS};
+    const uint64_t field = (UINT64_C(1) << GS_LEDGER_KNOWN_BITS) - 1;
+    const uint64_t most = GS_LEDGER_BIN_NS / GS_LEDGER_KNOWN_NS;
+    uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
+    uint64_t time, own;
+
+    do {
+        int64_t behind = age(&ring, seen, epoch);
+
+        if (behind < 0 && behind >= -(int64_t)(4 * ring.n))
+            return; /* as in add_bin */
+        time = (time_ns + GS_LEDGER_KNOWN_NS / 2) / GS_LEDGER_KNOWN_NS;
+        own = (own_ns + GS_LEDGER_KNOWN_NS / 2) / GS_LEDGER_KNOWN_NS;
+        if (behind == 0) {
+            time += seen >> GS_LEDGER_KNOWN_BITS & field;
+            own += seen & field;
+        }
+        time = time < most ? time : most;
+        own = own < most ? own : most;
+    } while (!gs_atomic_cas(word, &seen, epoch << ring.bits | time << GS_LEDGER_KNOWN_BITS | own,
+                            __ATOMIC_ACQUIRE));
+}
+
+void gs_usage_known(struct gs_ledger_use *use, uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns,
+                    uint64_t own_ns)
+{
+    double busy, own;
+
+    /* what is worth knowing is short: longer pieces are left to be guessed */
+    if (end_ns <= start_ns || end_ns - start_ns > (GS_LEDGER_BINS - 1) * (uint64_t)GS_LEDGER_BIN_NS)
+        return;
+    busy = (double)busy_ns / (double)(end_ns - start_ns);
+    own = (double)own_ns / (double)(end_ns - start_ns);
+    busy = busy < 1.0 ? busy : 1.0;
+    own = own < 1.0 ? own : 1.0;
+    for (uint64_t at = start_ns; at < end_ns;) {
+        uint64_t epoch = at / GS_LEDGER_BIN_NS, next = (epoch + 1) * GS_LEDGER_BIN_NS;
+        double ns = (double)((next < end_ns ? next : end_ns) - at);
+
+        add_known(&use->known[epoch % GS_LEDGER_BINS], epoch, (uint64_t)(busy * ns),
+                  (uint64_t)(own * ns));
+        at = next;
+    }
+}
+
 void gs_usage_charge(struct gs_ledger_device *d, struct gs_ledger_use *use, uint64_t start_ns,
                      uint64_t end_ns, uint64_t used_ns)
 {

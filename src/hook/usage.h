@@ -14,6 +14,11 @@
 void gs_usage_outstanding(struct gs_ledger_use *use, uint64_t start_ns, uint64_t end_ns,
                           uint64_t busy_ns);
 
+/** Of the time just noted it is known that the process had the card for `own_ns` of it. That may be
+ *  more than `busy_ns`, which leaves out what a mate had noted. */
+void gs_usage_known(struct gs_ledger_use *use, uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns,
+                    uint64_t own_ns);
+
 /** How much of an interval was nobody's so far. */
 struct gs_usage_cover {
     uint64_t steps; /**< of GS_LEDGER_COVER_NS in the interval, as far back as is remembered */

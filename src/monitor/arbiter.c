@@ -58,6 +58,16 @@ static void presume(struct gs_arbiter_process *p, uint64_t now_ns)
     p->epoch = epoch;
 }
 
+/** Has it reported work of a later time? Then what came before was reported, too. */
+static bool has_reported_since(const struct gs_arbiter_process *p, uint64_t bin)
+{
+    for (uint64_t b = bin + 1; b <= p->epoch && b < bin + GS_LEDGER_BINS; b++) {
+        if (p->bin[b % GS_LEDGER_BINS] >> GS_LEDGER_BIN_BITS == b)
+            return true;
+    }
+    return false;
+}
+
 /** Time of the bin in which the process had work outstanding, as it reported or as we presume. */
 static uint64_t outstanding(const struct gs_arbiter_process *p, uint64_t bin, bool *ret_presumed)
 {
@@ -69,7 +79,7 @@ static uint64_t outstanding(const struct gs_arbiter_process *p, uint64_t bin, bo
     if (word >> GS_LEDGER_BIN_BITS == bin && ns != 0)
         return ns < GS_LEDGER_BIN_NS ? ns : GS_LEDGER_BIN_NS;
     if (p->epoch >= bin && age < 64 && (p->presumed >> age & 1) != 0 &&
-        p->busy_until_ns / GS_LEDGER_BIN_NS > bin) {
+        p->busy_until_ns / GS_LEDGER_BIN_NS > bin && !has_reported_since(p, bin)) {
         *ret_presumed = true;
         return GS_LEDGER_BIN_NS;
     }
@@ -79,7 +89,20 @@ static uint64_t outstanding(const struct gs_arbiter_process *p, uint64_t bin, bo
 /** What a slice's processes had outstanding in one bin, as densities. */
 struct demand {
     double reported, presumed;
+    double known, own; /**< of what was reported */
 };
+
+static void add_known(const struct gs_arbiter_process *p, uint64_t bin, struct demand *d)
+{
+    const uint64_t field = ((uint64_t)1 << GS_LEDGER_KNOWN_BITS) - 1;
+    const double unit = (double)GS_LEDGER_KNOWN_NS / GS_LEDGER_BIN_NS;
+    uint64_t word = p->known[bin % GS_LEDGER_BINS];
+
+    if (((word >> 2 * GS_LEDGER_KNOWN_BITS) ^ bin) << 2 * GS_LEDGER_KNOWN_BITS != 0)
+        return;
+    d->known += (double)(word >> GS_LEDGER_KNOWN_BITS & field) * unit;
+    d->own += (double)(word & field) * unit;
+}
 
 static void add_process(struct gs_arbiter_process *p, uint64_t bin, struct demand *d)
 {
@@ -87,10 +110,12 @@ static void add_process(struct gs_arbiter_process *p, uint64_t bin, struct deman
     double density = (double)outstanding(p, bin, &presumed) / GS_LEDGER_BIN_NS;
 
     p->mean += (density - p->mean) * MEAN_WEIGHT;
-    if (presumed)
+    if (presumed) {
         d->presumed += density;
-    else
+    } else if (density > 0.0) {
         d->reported += density;
+        add_known(p, bin, d);
+    }
 }
 
 #define STEPS     (GS_LEDGER_BIN_NS / GS_LEDGER_COVER_NS)
@@ -104,7 +129,7 @@ static void add_entry(struct gs_arbiter *a, uint32_t slice, double density, uint
         return;
     a->mean[*n] = density < 1.0 ? density : 1.0;
     a->steps[*n] = steps;
-    a->lost[*n] = 0.0;
+    a->lost[*n] = a->known[*n] = a->known_lost[*n] = a->known_own[*n] = 0.0;
     a->owner[*n] = (uint16_t)slice;
     (*n)++;
 }
@@ -118,10 +143,17 @@ static void add_slice(struct gs_arbiter *a, uint32_t slice, const struct demand 
 {
     uint64_t word = a->slice[slice]->cover[bin % GS_LEDGER_COVER];
     double left = d->reported;
+    uint32_t at = *n;
 
     if (((word >> GS_LEDGER_COVER_BITS) ^ bin) << GS_LEDGER_COVER_BITS == 0 &&
         (word & ALL_STEPS) != 0) {
         add_entry(a, slice, 1.0, d->presumed > 0.0 ? ALL_STEPS : word & ALL_STEPS, n);
+        if (*n > at && d->known > 0.0) {
+            double all = d->reported + d->presumed;
+
+            a->known[at] = d->known < all ? d->known / all : 1.0;
+            a->known_lost[at] = d->known > d->own ? (d->known - d->own) * GS_LEDGER_BIN_NS : 0.0;
+        }
         return;
     }
     if (left < 1.0)
@@ -130,24 +162,55 @@ static void add_slice(struct gs_arbiter *a, uint32_t slice, const struct demand 
         add_entry(a, slice, left, 0, n);
 }
 
-/** Who had work in one step, and what each lost to the others; `weight` steps are like it. */
+static bool is_in(const struct gs_arbiter *a, uint32_t i, uint32_t step)
+{
+    return a->steps[i] == 0 || (a->steps[i] >> step & 1) != 0;
+}
+
+/** What is known of a slice's own time: it lost the rest in steps that it shared. A step may have
+ *  been rounded away. */
+static void place_known(struct gs_arbiter *a, uint32_t n, uint32_t i)
+{
+    uint64_t others = a->n_foreign > 0 ? ALL_STEPS : 0;
+    double shared;
+
+    for (uint32_t k = 0; k < n; k++)
+        others |= k == i ? 0 : a->steps[k] == 0 ? ALL_STEPS : a->steps[k];
+    others &= a->steps[i];
+    shared = a->known[i] * (__builtin_popcountll(others) + (others != 0)) * GS_LEDGER_COVER_NS;
+    if (a->known_lost[i] > shared)
+        a->known_lost[i] = shared;
+    a->known_own[i] = shared > 0.0 ? a->known[i] * (1.0 - a->known_lost[i] / shared) : 0.0;
+    a->lost[i] += a->known_lost[i];
+}
+
+/** Who had work in one step, and what each lost to the others; `weight` steps are like it. What of
+ *  it is known belongs to who knows it; the rest of the card is divided evenly. */
 static void settle_step(struct gs_arbiter *a, uint32_t n, uint32_t step, uint32_t weight)
 {
+    double taken = 0.0;
     uint32_t m = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        bool is_in = a->steps[i] == 0 || (a->steps[i] >> step & 1) != 0;
-
-        a->density[m] = a->mean[i];
-        m += is_in;
+        if (!is_in(a, i, step))
+            continue;
+        a->density[m++] = a->mean[i] * (1.0 - a->known[i]);
+        taken += a->known_own[i];
     }
+    if (m + a->n_foreign < 2)
+        return; /* alone */
     memcpy(&a->density[m], a->foreign, a->n_foreign * sizeof(a->foreign[0]));
     gs_part_each(a->density, m + a->n_foreign, a->part);
     m = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (a->steps[i] != 0 && (a->steps[i] >> step & 1) == 0)
+        double rest;
+
+        if (!is_in(a, i, step))
             continue;
-        a->lost[i] += a->density[m] * (1.0 - a->part[m]) * weight * GS_LEDGER_COVER_NS;
+        rest = 1.0 - taken + a->known_own[i];
+        if (rest < 0.0)
+            rest = 0.0;
+        a->lost[i] += a->density[m] * (1.0 - a->part[m] * rest) * weight * GS_LEDGER_COVER_NS;
         m++;
     }
 }
@@ -168,13 +231,17 @@ static void settle_bin(struct gs_arbiter *a, uint64_t bin)
 
     for (uint32_t i = 0; i < a->n_slices; i++) {
         struct gs_arbiter_slice *s = a->slice[i];
-        struct demand demand = {0.0, 0.0};
+        struct demand demand = {0.0, 0.0, 0.0, 0.0};
 
         for (uint32_t j = 0; j < s->n_processes; j++)
             add_process(&s->process[j], bin, &demand);
         for (uint32_t j = 0; j < GS_ARBITER_GHOSTS; j++)
             add_process(&s->ghost[j], bin, &demand);
         add_slice(a, i, &demand, bin, &n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (a->known[i] > 0.0)
+            place_known(a, n, i);
     }
     for (uint32_t step = 0, next; step < STEPS; step = next) {
         for (next = step + 1; next < STEPS && is_like_before(a, n, next);)
@@ -315,6 +382,8 @@ void gs_arbiter_step(struct gs_arbiter *a, uint64_t now_ns)
 
         s->share_bp = share_of(s, &m, now_ns);
         s->flags = m.is_high_active && !s->is_high ? GS_BOARD_YIELD : 0;
+        if (m.n_active > is_active(s, now_ns))
+            s->flags |= GS_BOARD_SHARED;
     }
 }
 
@@ -353,6 +422,7 @@ void gs_arbiter_forget_process(struct gs_arbiter_slice *slice, struct gs_arbiter
     if (p->owner != 0) {
         *ghost = (struct gs_arbiter_process){.owner = p->owner};
         memcpy(ghost->bin, p->bin, sizeof(ghost->bin));
+        memcpy(ghost->known, p->known, sizeof(ghost->known));
         slice->n_ghosts++;
     }
     memset(p, 0, sizeof(*p));

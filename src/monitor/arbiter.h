@@ -33,14 +33,15 @@
 
 /** One process of a slice on the card. */
 struct gs_arbiter_process {
-    uint64_t owner;               /**< (in) its slot's owner word; 0 none */
-    uint64_t active_ns;           /**< (in) as in struct gs_ledger_use, as the rest of these */
-    uint64_t wait_since_ns;       /**< (in) the caller leaves it out where the process is dead */
-    uint64_t busy_until_ns;       /**< (in) */
-    uint64_t managed_bytes;       /**< (in) */
-    uint64_t bin[GS_LEDGER_BINS]; /**< (in) */
-    uint64_t presumed;            /**< bit k: its queue was said to last beyond epoch - k */
-    uint64_t epoch;               /**< of bit 0; 0 not looked at yet */
+    uint64_t owner;                 /**< (in) its slot's owner word; 0 none */
+    uint64_t active_ns;             /**< (in) as in struct gs_ledger_use, as the rest of these */
+    uint64_t wait_since_ns;         /**< (in) the caller leaves it out where the process is dead */
+    uint64_t busy_until_ns;         /**< (in) */
+    uint64_t managed_bytes;         /**< (in) */
+    uint64_t bin[GS_LEDGER_BINS];   /**< (in) */
+    uint64_t known[GS_LEDGER_BINS]; /**< (in) */
+    uint64_t presumed;              /**< bit k: its queue was said to last beyond epoch - k */
+    uint64_t epoch;                 /**< of bit 0; 0 not looked at yet */
     double mean; /**< of its density over the last third of a second or so of final bins */
 };
 
@@ -60,7 +61,7 @@ struct gs_arbiter_slice {
     uint32_t n_ghosts;                                  /**< so far; the oldest gives way */
     uint64_t demand_ns; /**< (out) newest known demand, at most now; 0 never */
     uint32_t share_bp;  /**< (out) */
-    uint32_t flags;     /**< (out) GS_BOARD_YIELD */
+    uint32_t flags;     /**< (out) GS_BOARD_YIELD, GS_BOARD_SHARED */
     uint64_t refund_ns; /**< (out) cumulative; the caller sets it once, where it starts */
 };
 
@@ -79,6 +80,10 @@ struct gs_arbiter {
     double mean[GS_ARBITER_ACTIVE];    /**< its density in the steps in which it had work */
     uint64_t steps[GS_ARBITER_ACTIVE]; /**< which these are; 0: any */
     double lost[GS_ARBITER_ACTIVE];    /**< to others, ns */
+    /** Of that time so much, of 1, is known from the slice's own measurements; */
+    double known[GS_ARBITER_ACTIVE];
+    double known_lost[GS_ARBITER_ACTIVE]; /**< what of it was not its own, ns; */
+    double known_own[GS_ARBITER_ACTIVE];  /**< and what it had of each step beside others, of 1 */
 };
 
 /** One step, about every GS_BOARD_TICK_NS: all that is marked (out). A clock that went back costs

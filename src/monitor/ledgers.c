@@ -216,6 +216,7 @@ static void take_slot(struct gs_ledgers_slice *s, uint32_t slot, uint64_t owner,
     p->busy_until_ns = use->busy_until_ns;
     p->managed_bytes = use->managed_bytes;
     memcpy(p->bin, use->bin, sizeof(p->bin));
+    memcpy(p->known, use->known, sizeof(p->known));
     s->managed_bytes = gs_size_add(s->managed_bytes, use->managed_bytes);
     if (p->wait_since_ns == 0 && p->busy_until_ns <= now_ns)
         return;

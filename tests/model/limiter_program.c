@@ -26,7 +26,7 @@ static void account_covered(struct program *p, const struct program_entry *e, ui
             used = end - from;
     }
     gs_limiter_credit[0].ns += (int64_t)e->covers_ns - (int64_t)used;
-    gs_limiter_note(0, from, end, used);
+    gs_limiter_note(0, from, end, used, GS_LIMITER_NOT_KNOWN);
 }
 
 static void settle(struct program *p, const struct program_entry *e)
@@ -37,7 +37,7 @@ static void settle(struct program *p, const struct program_entry *e)
     p->inflight_ns -= e->paid_ns + e->covers_ns;
     p->unknown -= e->unknown;
     if (e->measured)
-        gs_limiter_settle(0, e->paid_ns, start, end, end - start);
+        gs_limiter_settle(0, e->paid_ns, start, end, end - start, GS_LIMITER_NOT_KNOWN);
     if (e->covers_ns > 0)
         account_covered(p, e, end);
     p->last_end_ns = end;
@@ -194,6 +194,7 @@ static void observe(uint32_t i)
         p->wait_since_ns = d->use[j].wait_since_ns;
         p->busy_until_ns = d->use[j].busy_until_ns;
         memcpy(p->bin, d->use[j].bin, sizeof(p->bin));
+        memcpy(p->known, d->use[j].known, sizeof(p->known));
     }
 }
 

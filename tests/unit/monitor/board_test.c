@@ -367,7 +367,7 @@ static void test_memory_turns_are_told(void **state)
     assert_int_equal(gs_ledgers_offer(&w->ledgers, dir, "ledger", &thirty), 0);
     assert_int_equal(gs_board_tick(w, NOW), 0);
     assert_int_equal(read_entry(NOW, &got), 0);
-    assert_int_equal(got.flags, GS_BOARD_PARK); /* the other came first */
+    assert_int_equal(got.flags, GS_BOARD_PARK | GS_BOARD_SHARED); /* the other came first */
     gs_board_free(w);
     fake_ledger_drop(&other);
 }

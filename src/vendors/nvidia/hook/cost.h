@@ -129,6 +129,13 @@ void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns);
  * their launches, undivided where these were queued in front, and counts the less the longer it is.
  */
 void gs_cost_learn_crowded(struct gs_cost *c, uint64_t measured_ns);
+/** The same beside a neighbour: a sample that is longer than the estimate by a turn of the card or
+ * more is a launch that was interrupted and says nothing, unless several do so in a row. Only of
+ * launches clearly shorter than a few turns: most of those run through. */
+void gs_cost_learn_shared(struct gs_cost *c, uint64_t measured_ns);
+/** Card time of a launch that took `measured_ns`, less the neighbours' turns in it; 0: cannot be
+ * told from the launch's own length. */
+uint64_t gs_cost_own(const struct gs_cost *c, uint64_t measured_ns);
 /** Learn from many launches, this one's among them: they took `measured_ns` instead of `paid_ns`.
  */
 void gs_cost_learn_ratio(struct gs_cost *c, uint64_t measured_ns, uint64_t paid_ns);

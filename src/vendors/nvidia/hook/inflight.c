@@ -16,7 +16,11 @@
 #define OVERDUE_TIMES 8u
 #define RETRY_NS      1000000000u
 #define HISTORY       64u
-#define ENDS          32u
+/* Half of what the card gives a process at a time. */
+#define HALF_TURN_NS 1000000u
+/* From the call to the card, without any neighbour. */
+#define LATENCY_NS 300000u
+#define ENDS       32u
 /* What a correction may take at once. */
 #define CORRECTION_MOST_NS 10000000000
 
@@ -32,6 +36,7 @@ struct gs_inflight {
     struct gs_timing_where where;
     enum gs_inflight_kind kind;
     bool is_ended;
+    const struct gs_cost *tried; /* of unknown length, of this kind; NULL known */
     struct gs_timing_base base;
     uint64_t recorded_ns; /* event[1] was recorded then or later; of a mark event[2] */
     uint64_t host_ns;     /* between the first record and the launch */
@@ -50,7 +55,7 @@ static struct {
     _Alignas(64) uint64_t ns;
     uint32_t unknown;
     uint32_t count;
-    uint64_t last_end_ns; /* harvester only */
+    uint64_t last_end_ns; /* the harvester writes */
 } cards[GS_LEDGER_DEVICES];
 
 /* What follows is the harvester's. */
@@ -125,8 +130,20 @@ static bool own(struct gs_inflight *e)
                                        __ATOMIC_RELAXED);
 }
 
+static void end_try(struct gs_inflight *e)
+{
+    uint32_t dev = e->where.dev;
+
+    if (e->tried == NULL)
+        return;
+    __atomic_store_n(&e->tried, NULL, __ATOMIC_RELAXED);
+    if (__atomic_sub_fetch(&cards[dev].unknown, 1, __ATOMIC_RELAXED) == 0)
+        gs_limiter_end_unknown(dev);
+}
+
 static void give_back(struct gs_inflight *e)
 {
+    end_try(e);
     __atomic_store_n(&e->state, FREE, __ATOMIC_RELEASE);
 }
 
@@ -164,12 +181,28 @@ struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,
         return NULL;
     e->kind = kind;
     e->where = *where;
+    e->tried = NULL;
     if (!make_events(e, where->context, kind != GS_INFLIGHT_MARK)) {
         fail(where->dev, "cuEventCreate");
         give_back(e);
         return NULL;
     }
     return e;
+}
+
+void gs_inflight_try(struct gs_inflight *e, const struct gs_cost *cost)
+{
+    (void)__atomic_fetch_add(&cards[e->where.dev].unknown, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&e->tried, cost, __ATOMIC_RELAXED);
+}
+
+bool gs_inflight_is_tried(const struct gs_cost *cost)
+{
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+        if (__atomic_load_n(&entries[i].tried, __ATOMIC_RELAXED) == cost)
+            return true;
+    }
+    return false;
 }
 
 enum gs_inflight_kind gs_inflight_kind_of(const struct gs_inflight *e)
@@ -210,10 +243,10 @@ static void settle_unseen(const struct gs_inflight *e, uint64_t now_ns)
 
     if (l->kind == GS_INFLIGHT_MEASURED)
         gs_limiter_settle(e->where.dev, l->paid_ns, now_ns > l->paid_ns ? now_ns - l->paid_ns : 0,
-                          now_ns, l->paid_ns);
+                          now_ns, l->paid_ns, GS_LIMITER_NOT_KNOWN);
     if (l->covers_ns != 0)
         gs_limiter_note(e->where.dev, l->since_ns < now_ns ? l->since_ns : now_ns, now_ns,
-                        l->covers_ns);
+                        l->covers_ns, GS_LIMITER_NOT_KNOWN);
 }
 
 void gs_inflight_end(struct gs_inflight *e)
@@ -229,16 +262,12 @@ void gs_inflight_close(struct gs_inflight *e, const struct gs_inflight_launch *l
     if (!e->is_ended) {
         fail(dev, "cuEventRecord");
         settle_unseen(e, gs_limiter_clock());
-        if (launch->est_ns == 0 && gs_inflight_unknown(dev) == 0)
-            gs_limiter_end_unknown(dev);
         give_back(e);
         return;
     }
     e->seq = __atomic_fetch_add(&next_seq, 1, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&cards[dev].ns, launch->covers_ns + launch->paid_ns, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&cards[dev].count, 1, __ATOMIC_RELAXED);
-    if (launch->est_ns == 0 && launch->kind != GS_INFLIGHT_MARK)
-        (void)__atomic_fetch_add(&cards[dev].unknown, 1, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
     /* pairs with the acquire in oldest_open */
     __atomic_store_n(&e->state, OPEN, __ATOMIC_RELEASE);
@@ -284,13 +313,14 @@ static uint32_t others_of(const struct gs_inflight *e, struct gs_span span,
     return n;
 }
 
-/* What a launch took on its stream, learnt as its cost less the part of other streams. */
-static uint64_t learn(const struct gs_inflight *e, struct gs_span span)
+/* What a launch took on its stream, learnt as its cost less the part of other streams.
+ * *ret_own: how much of that was its own whatever the neighbours did, where that can be told. */
+static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t *ret_own)
 {
     const struct gs_inflight_launch *l = &e->launch;
     int64_t gap = 0, length = 0;
     struct gs_span_stream others[GS_SPAN_STREAMS];
-    uint64_t took, part;
+    uint64_t took, part, own;
     bool is_sound;
     uint32_t n;
 
@@ -304,7 +334,13 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span)
                              e->host_ns, l->est_ns, &is_sound);
     n = others_of(e, span, others);
     if (is_sound && n == 0) {
-        gs_cost_learn(l->cost, took);
+        if (gs_limiter_is_shared(e->where.dev))
+            gs_cost_learn_shared(l->cost, took);
+        else
+            gs_cost_learn(l->cost, took);
+        own = gs_cost_own(l->cost, took);
+        if (own != 0)
+            *ret_own = own;
     } else if (is_sound && span.end_ns > span.start_ns) {
         part = gs_span_divide(span, others, n);
         gs_cost_learn_crowded(l->cost, (uint64_t)((double)took * (double)part /
@@ -346,7 +382,8 @@ static void account_covered(const struct gs_inflight *e, uint64_t until_ns)
     const struct gs_inflight_launch *l = &e->launch;
     uint32_t dev = e->where.dev, at = (uint32_t)(e->where.id >> 4) % ENDS;
     uint64_t last = ends[at].id == e->where.id ? ends[at].end_ns : 0;
-    uint64_t used = l->covers_ns, from;
+    uint64_t used = l->covers_ns, own = l->covers_ns, from;
+    struct gs_span_stream others[GS_SPAN_STREAMS];
 
     if (l->covers_ns == 0)
         return;
@@ -355,7 +392,29 @@ static void account_covered(const struct gs_inflight *e, uint64_t until_ns)
         correct(e, (struct gs_span){last, until_ns}, used);
     }
     from = l->since_ns > cards[dev].last_end_ns ? l->since_ns : cards[dev].last_end_ns;
-    gs_limiter_note(dev, from < until_ns ? from : until_ns, until_ns, used);
+    from = from < until_ns ? from : until_ns;
+    /* a stream alone: its launches' estimates are without turns of neighbours */
+    if (others_of(e, (struct gs_span){from, until_ns}, others) != 0)
+        own = GS_LIMITER_NOT_KNOWN;
+    gs_limiter_note(dev, from, until_ns, used, own);
+}
+
+/* Beside neighbours a launch onto an idle stream first waits for the rest of another's turn, in
+ * which not even its event is passed. The board divides time in which work was outstanding evenly:
+ * that is right on the average only with that wait, of half a turn where arrivals are random; a
+ * longer one came about in step with the neighbour. Moves the start; returns by how much. */
+static uint64_t wait_for_turn(const struct gs_inflight *e, struct gs_span *span)
+{
+    uint64_t from = e->recorded_ns, was = span->start_ns;
+
+    if (from < cards[e->where.dev].last_end_ns)
+        from = cards[e->where.dev].last_end_ns;
+    if (from + LATENCY_NS >= was || !gs_limiter_is_shared(e->where.dev))
+        return 0;
+    if (was - from > HALF_TURN_NS)
+        from = was - HALF_TURN_NS;
+    span->start_ns = from;
+    return was - from;
 }
 
 static void finish(struct gs_inflight *e, uint64_t seen_ns)
@@ -366,21 +425,24 @@ static void finish(struct gs_inflight *e, uint64_t seen_ns)
         gs_timing_place(&e->base, e->event[l->kind == GS_INFLIGHT_MARK ? 2 : 1], e->event[2],
                         e->recorded_ns, seen_ns);
     struct gs_span span = {t.start_ns, t.end_ns};
-    uint64_t took = 0, fresh;
+    uint64_t took = 0, own = GS_LIMITER_NOT_KNOWN, fresh;
 
     if (l->kind != GS_INFLIGHT_MARK)
-        took = learn(e, span);
+        took = learn(e, span, &own);
     if (l->kind == GS_INFLIGHT_MEASURED) {
         account_covered(e, span.start_ns);
+        if (own == GS_LIMITER_NOT_KNOWN)
+            took += wait_for_turn(e, &span);
         fresh = gs_span_add(&charged[dev], span);
-        gs_limiter_settle(dev, l->paid_ns, span.start_ns, span.end_ns, took < fresh ? took : fresh);
+        gs_limiter_settle(dev, l->paid_ns, span.start_ns, span.end_ns, took < fresh ? took : fresh,
+                          own);
     } else {
         account_covered(e, span.end_ns);
         if (l->kind == GS_INFLIGHT_SAMPLE) /* nobody else is to be charged for it */
             (void)gs_span_add(&charged[dev], span);
     }
     if (span.end_ns > cards[dev].last_end_ns)
-        cards[dev].last_end_ns = span.end_ns;
+        __atomic_store_n(&cards[dev].last_end_ns, span.end_ns, __ATOMIC_RELAXED);
     ends[at].id = e->where.id;
     ends[at].end_ns = span.end_ns;
     remember(e, span.end_ns);
@@ -394,9 +456,6 @@ static void count_out(const struct gs_inflight *e)
     (void)__atomic_fetch_sub(&cards[dev].ns, l->covers_ns + l->paid_ns, __ATOMIC_RELAXED);
     (void)__atomic_fetch_sub(&cards[dev].count, 1, __ATOMIC_RELAXED);
     (void)__atomic_fetch_sub(&n_open, 1, __ATOMIC_RELAXED);
-    if (l->est_ns == 0 && l->kind != GS_INFLIGHT_MARK &&
-        __atomic_sub_fetch(&cards[dev].unknown, 1, __ATOMIC_RELAXED) == 0)
-        gs_limiter_end_unknown(dev);
 }
 
 static struct gs_inflight *oldest_open(uint64_t after_seq)
@@ -411,6 +470,27 @@ static struct gs_inflight *oldest_open(uint64_t after_seq)
             oldest = e;
     }
     return oldest;
+}
+
+uint64_t gs_inflight_until(uint32_t dev, uint64_t now_ns)
+{
+    uint64_t from = UINT64_MAX, last = __atomic_load_n(&cards[dev].last_end_ns, __ATOMIC_RELAXED);
+    uint64_t ns = gs_inflight_ns(dev);
+
+    /* what runs now has been running for a while */
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+        const struct gs_inflight *e = &entries[i];
+        uint64_t recorded;
+
+        if (__atomic_load_n(&e->state, __ATOMIC_ACQUIRE) != OPEN || e->where.dev != dev)
+            continue;
+        recorded = __atomic_load_n(&e->recorded_ns, __ATOMIC_RELAXED);
+        from = recorded < from ? recorded : from;
+    }
+    if (from == UINT64_MAX)
+        return now_ns;
+    from = from > last ? from : last;
+    return from + ns > now_ns ? from + ns : now_ns;
 }
 
 static bool begin_harvest(void)
@@ -440,7 +520,7 @@ static void doubt_overdue(const struct gs_inflight *e, uint64_t now_ns)
 bool gs_inflight_harvest(void)
 {
     uint64_t blocked[8]; /* streams whose oldest entry is not done: neither are their others */
-    uint32_t n_blocked = 0;
+    uint32_t n_blocked = 0, dev;
     uint64_t seq = 0;
     bool any = false;
     struct gs_inflight *e;
@@ -468,7 +548,9 @@ bool gs_inflight_harvest(void)
             settle_unseen(e, gs_limiter_clock());
         count_out(e);
         any = true;
+        dev = e->where.dev;
         give_back(e);
+        gs_limiter_busy_until(dev, gs_inflight_until(dev, gs_limiter_clock()));
     }
     end_harvest();
     return any;

@@ -51,14 +51,21 @@ GS_WUR bool gs_inflight_start(struct gs_inflight *entry);
 void gs_inflight_end(struct gs_inflight *entry);
 /** Let it be harvested. Settles a launch whose event could not be recorded. */
 void gs_inflight_close(struct gs_inflight *entry, const struct gs_inflight_launch *launch);
+/** The entry's launch is of unknown length: counts from before it is admitted until it is settled
+ *  or dropped. With the last of them gone the limiter is told (gs_limiter_end_unknown). */
+void gs_inflight_try(struct gs_inflight *entry, const struct gs_cost *cost);
 /** There was no launch. NULL is accepted. */
 void gs_inflight_drop(struct gs_inflight *entry);
 
 /** Settle what the card has done by now. Returns whether there was any. Never waits. */
 bool gs_inflight_harvest(void);
-/** Estimated work on the card behind open entries, and entries of unknown length, and all. */
+/** Estimated work on the card behind open entries; entries of unknown length; all open ones. */
 uint64_t gs_inflight_ns(uint32_t dev);
 uint32_t gs_inflight_unknown(uint32_t dev);
+/** Until when the open entries' work is believed to last; now_ns, where there is none. */
+uint64_t gs_inflight_until(uint32_t dev, uint64_t now_ns);
+/** Is a launch of that kind, of unknown length, on its way? */
+bool gs_inflight_is_tried(const struct gs_cost *cost);
 uint32_t gs_inflight_count(uint32_t dev);
 
 /** A context is about to go: settle its entries by their estimates and free its events. */

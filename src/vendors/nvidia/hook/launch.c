@@ -12,7 +12,7 @@
 
 /* Work that goes without a mark behind it. */
 #define MARK_NS 2000000u
-/* Launches of unknown length that may be in flight: the second hides the launch's own latency. */
+/* Launches of unknown length that may be in flight, each of another kind. */
 #define UNKNOWN_MOST 2u
 /* How long a launch waits for the queue to shrink, and for how long it then no longer does: the
  * kernel it waits for may itself wait for something the program does after this launch. */
@@ -115,23 +115,27 @@ static void leave_context(const struct gs_launch *l)
 }
 
 /* Must the launch wait for the card to get on? */
-static bool is_window_full(uint32_t dev, uint64_t cost_ns, bool unknown, uint64_t *ret_excess_ns)
+static bool is_window_full(const struct gs_launch *l, uint64_t *ret_excess_ns)
 {
-    uint64_t window = gs_limiter_window_ns(dev);
-    uint64_t inflight = gs_inflight_ns(dev);
+    uint64_t window = gs_limiter_window_ns(l->dev), inflight = gs_inflight_ns(l->dev);
+    uint64_t est = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
+    uint64_t cost = est != 0 ? est : prior(l);
 
-    if (gs_inflight_count(dev) == 0)
-        return false; /* there is always room for one */
-    *ret_excess_ns = inflight + cost_ns > window ? inflight + cost_ns - window : NAP_LEAST_NS;
-    return inflight + cost_ns > window || (unknown && gs_inflight_unknown(dev) >= UNKNOWN_MOST);
+    *ret_excess_ns = inflight + cost > window ? inflight + cost - window : NAP_LEAST_NS;
+    if (est == 0 && (gs_inflight_is_tried(l->cost) || gs_inflight_unknown(l->dev) >= UNKNOWN_MOST))
+        return true;
+    /* Always room for one. Two, where we need not make way, so that a slice of long kernels that
+     * has card time at hand is not without work from the end of one until we see it. */
+    return inflight + cost > window &&
+           gs_inflight_count(l->dev) >= (window == 0 || est == 0 ? 1u : 2u);
 }
 
-static void keep_window(const struct gs_launch *l, uint64_t cost_ns)
+static void keep_window(const struct gs_launch *l)
 {
     uint64_t *until = &impatient_until_ns[l->dev];
     uint64_t start = 0, now, excess;
 
-    while (is_window_full(l->dev, cost_ns, l->est_ns == 0, &excess)) {
+    while (is_window_full(l, &excess)) {
         if (gs_inflight_harvest())
             continue;
         now = gs_limiter_clock();
@@ -205,9 +209,12 @@ static bool needs_entry(struct gs_launch *l, const struct gs_launch_stream *stre
 
 static void pay(struct gs_launch *l, uint64_t cost_ns)
 {
-    if (l->measured && l->est_ns == 0)
+    if (l->measured && l->est_ns == 0) {
+        gs_inflight_try(l->entry, l->cost);
         gs_limiter_admit_unknown(l->dev, cost_ns, l->what);
-    else if (l->measured || !gs_limiter_spend(l->dev, cost_ns))
+        /* another thread's may have been seen meanwhile */
+        l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
+    } else if (l->measured || !gs_limiter_spend(l->dev, cost_ns))
         gs_limiter_admit(l->dev, cost_ns, l->measured, l->what);
     l->paid_ns = cost_ns;
 }
@@ -241,8 +248,7 @@ static void begin_relaxed(struct gs_launch *l)
         begin_blind(l);
         return;
     }
-    l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
-    keep_window(l, l->est_ns != 0 ? l->est_ns : prior(l));
+    keep_window(l);
     /* the wait may have taught what the launch costs */
     l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
     cost = l->est_ns != 0 ? l->est_ns : prior(l);
@@ -323,13 +329,6 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
     ask_others(stream, l->ask);
 }
 
-/* A launch of unknown length that nobody will see the end of: mates need not wait for it. */
-static void end_unknown(const struct gs_launch *l)
-{
-    if (l->measured && l->est_ns == 0 && gs_inflight_unknown(l->dev) == 0)
-        gs_limiter_end_unknown(l->dev);
-}
-
 static void end_relaxed(struct gs_launch *l)
 {
     struct gs_launch_stream *stream;
@@ -342,12 +341,12 @@ static void end_relaxed(struct gs_launch *l)
         close_entry(l, stream);
     } else if (l->measured) { /* its events could not be recorded */
         now = gs_limiter_clock();
-        gs_limiter_settle(l->dev, l->paid_ns, now - l->paid_ns, now, l->paid_ns);
-        end_unknown(l);
+        gs_limiter_settle(l->dev, l->paid_ns, now - l->paid_ns, now, l->paid_ns,
+                          GS_LIMITER_NOT_KNOWN);
     } else {
         (void)__atomic_fetch_add(&stream->since_ns, l->paid_ns, __ATOMIC_RELAXED);
     }
-    gs_limiter_busy_until(l->dev, gs_limiter_clock() + gs_inflight_ns(l->dev));
+    gs_limiter_busy_until(l->dev, gs_inflight_until(l->dev, gs_limiter_clock()));
 }
 
 CUresult gs_launch_end(struct gs_launch *l, CUresult result)
@@ -359,7 +358,6 @@ CUresult gs_launch_end(struct gs_launch *l, CUresult result)
     if (result != CUDA_SUCCESS) {
         gs_inflight_drop(l->entry);
         gs_limiter_cancel(l->dev, l->paid_ns, l->measured);
-        end_unknown(l);
         return result;
     }
     relaxed = gs_capture_relax();
