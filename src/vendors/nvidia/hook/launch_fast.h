@@ -7,11 +7,11 @@
  * answer. (One that fails has been charged. It is like launches that went well, and what the card
  * did not do comes back with the next measurement of its stream.)
  *
- * No locked instruction, and no hashing: a thread pays from its pocket, into which it takes small
- * pieces of the process's credit, and remembers its last kernels with where their costs stand. All
- * else are plain loads and stores of words that other threads may change meanwhile: a lost update
- * costs a sample, as in cost.h. Whatever is not plain sailing returns false, and the body finds out
- * why. */
+ * No locked instruction, and no line that other threads of the program write, but where they use
+ * the same kernel or stream: a thread pays from its pocket, into which it takes small pieces of the
+ * process's credit. All else are plain loads and stores of words that other threads may change
+ * meanwhile: a lost update costs a sample, as in cost.h. Whatever is not plain sailing returns
+ * false, and the body finds out why. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,35 +30,34 @@ static inline bool gs_nv_fast_launch_kernel(bool per_thread, CUfunction f, unsig
                                             CUstream handle, void **params, void **extra)
 {
     struct gs_pocket *pocket = &gs_pocket;
-    const struct gs_pocket_kernel *kernel = gs_pocket_kernel_of(pocket, (uintptr_t)f, gx);
     struct gs_launch_stream *stream;
-    uint64_t est;
+    uint64_t id, key, est;
+    uint32_t quarter;
+    struct gs_cost *cost;
 
     (void)params, (void)extra;
-    __asm__("" : "+r"(kernel)); /* else gcc works the address out anew for each comparison */
     /* something has changed, or never was: suspend, new limits, fork, several cards */
     if (GS_UNLIKELY(pocket->epoch != __atomic_load_n(&gs_engine.launch_epoch, __ATOMIC_RELAXED)))
         return false;
     /* a call of the driver's own, or one that may be recorded instead of run */
     if (GS_UNLIKELY(gs_engine_depth != 0) || gs_capture_any())
         return false;
-    /* not one of the last kernels */
-    if (kernel->function != (uintptr_t)f || kernel->stream != (uintptr_t)handle ||
-        kernel->grid[0] != gx || kernel->grid[1] != gy || kernel->grid[2] != gz ||
-        kernel->block[0] != bx || kernel->block[1] != by || kernel->block[2] != bz ||
-        kernel->shared != shared || kernel->per_thread != per_thread)
-        return false;
     /* an event belongs behind this launch */
-    stream = gs_launch_stream_of(kernel->stream_id);
-    if (GS_UNLIKELY(__atomic_load_n(&stream->id, __ATOMIC_RELAXED) != kernel->stream_id) ||
+    id = gs_launch_stream_id(&(const struct gs_launch){.stream = handle, .per_thread = per_thread});
+    stream = gs_launch_stream_of(id);
+    if (GS_UNLIKELY(__atomic_load_n(&stream->id, __ATOMIC_RELAXED) != id) ||
         GS_UNLIKELY(__atomic_load_n(&stream->want, __ATOMIC_RELAXED) != 0))
         return false;
-    /* cost long, or to be sampled */
-    if (GS_UNLIKELY(!gs_cost_is_estimated(kernel->cost, &est)) ||
-        GS_UNLIKELY(pocket->ns < (int64_t)est))
+    /* cost unknown, long, or to be sampled */
+    quarter = gs_cost_quarter(gs_cost_blocks(gx, gy, gz));
+    key = gs_cost_key((uintptr_t)f, gs_cost_shape(bx, by, bz, shared), quarter, 0);
+    cost = gs_cost_home(key);
+    if (GS_UNLIKELY(__atomic_load_n(&cost->key, __ATOMIC_RELAXED) != key) ||
+        GS_UNLIKELY(!gs_cost_is_estimated(cost, &est)) ||
+        (GS_UNLIKELY(pocket->ns < (int64_t)est) && !gs_pocket_refill(est)))
         return false;
     pocket->ns -= (int64_t)est;
-    gs_launch_count(kernel->cost, stream, est);
+    gs_launch_count(cost, stream, est);
     return true;
 }
 

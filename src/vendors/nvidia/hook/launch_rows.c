@@ -22,42 +22,21 @@ static inline void kernel(struct gs_launch *l, const char *what, CUfunction f,
     l->per_thread = false;
 }
 
-/* The same kernel again takes the fast path (launch_fast.h). */
-static inline void remember(const struct gs_launch *l, const unsigned int grid[3],
-                            const unsigned int block[3], unsigned int shared)
-{
-    if (!gs_pocket_is_open())
-        return;
-    *gs_pocket_kernel_of(&gs_pocket, l->handle, grid[0]) = (struct gs_pocket_kernel){
-        .function = l->handle,
-        .stream = (uintptr_t)l->stream,
-        .grid = {grid[0], grid[1], grid[2]},
-        .block = {block[0], block[1], block[2]},
-        .shared = shared,
-        .per_thread = l->per_thread,
-        .stream_id = gs_launch_stream_id(l),
-        .cost = l->cost,
-    };
-}
-
 CUresult gs_nv_launch_kernel(gs_fn_cuLaunchKernel *real, CUfunction f, unsigned int gridDimX,
                              unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
                              unsigned int blockDimY, unsigned int blockDimZ,
                              unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
                              void **extra)
 {
-    const unsigned int grid[3] = {gridDimX, gridDimY, gridDimZ};
-    const unsigned int block[3] = {blockDimX, blockDimY, blockDimZ};
     struct gs_launch l;
 
-    kernel(&l, "cuLaunchKernel", f, grid, block, sharedMemBytes);
+    kernel(&l, "cuLaunchKernel", f, (unsigned[3]){gridDimX, gridDimY, gridDimZ},
+           (unsigned[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes);
     l.stream = hStream;
     l.per_thread = real == gs_driver_cuda()->cuLaunchKernel_ptsz;
-    if (gs_launch_pay(&l)) {
-        remember(&l, grid, block, sharedMemBytes);
+    if (GS_LIKELY(gs_launch_pay(&l)))
         return gs_launch_paid(&l, real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
                                        blockDimZ, sharedMemBytes, hStream, kernelParams, extra));
-    }
     gs_launch_begin(&l);
     return gs_launch_end(&l, real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
                                   sharedMemBytes, hStream, kernelParams, extra));
@@ -70,18 +49,15 @@ CUresult gs_nv_launch_cooperative(gs_fn_cuLaunchCooperativeKernel *real, CUfunct
                                   unsigned int sharedMemBytes, CUstream hStream,
                                   void **kernelParams)
 {
-    const unsigned int grid[3] = {gridDimX, gridDimY, gridDimZ};
-    const unsigned int block[3] = {blockDimX, blockDimY, blockDimZ};
     struct gs_launch l;
 
-    kernel(&l, "cuLaunchCooperativeKernel", f, grid, block, sharedMemBytes);
+    kernel(&l, "cuLaunchCooperativeKernel", f, (unsigned[3]){gridDimX, gridDimY, gridDimZ},
+           (unsigned[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes);
     l.stream = hStream;
     l.per_thread = real == gs_driver_cuda()->cuLaunchCooperativeKernel_ptsz;
-    if (gs_launch_pay(&l)) {
-        remember(&l, grid, block, sharedMemBytes);
+    if (GS_LIKELY(gs_launch_pay(&l)))
         return gs_launch_paid(&l, real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
                                        blockDimZ, sharedMemBytes, hStream, kernelParams));
-    }
     gs_launch_begin(&l);
     return gs_launch_end(&l, real(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
                                   sharedMemBytes, hStream, kernelParams));
@@ -94,15 +70,14 @@ CUresult gs_nv_launch_kernel_ex(gs_fn_cuLaunchKernelEx *real, const CUlaunchConf
 
     if (config == NULL)
         return real(config, f, kernelParams, extra);
-    const unsigned int grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
-    const unsigned int block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-    kernel(&l, "cuLaunchKernelEx", f, grid, block, config->sharedMemBytes);
+    kernel(&l, "cuLaunchKernelEx", f,
+           (unsigned[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
+           (unsigned[3]){config->blockDimX, config->blockDimY, config->blockDimZ},
+           config->sharedMemBytes);
     l.stream = config->hStream;
     l.per_thread = real == gs_driver_cuda()->cuLaunchKernelEx_ptsz;
-    if (gs_launch_pay(&l)) {
-        remember(&l, grid, block, config->sharedMemBytes);
+    if (GS_LIKELY(gs_launch_pay(&l)))
         return gs_launch_paid(&l, real(config, f, kernelParams, extra));
-    }
     gs_launch_begin(&l);
     return gs_launch_end(&l, real(config, f, kernelParams, extra));
 }

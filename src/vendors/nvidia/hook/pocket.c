@@ -1,7 +1,5 @@
 #include "vendors/nvidia/hook/pocket.h"
 
-#include <string.h>
-
 #include "hook/self.h"
 
 /* Never an epoch. */
@@ -24,7 +22,6 @@ bool gs_pocket_open(void)
         epoch = SHUT;
     if (pocket->epoch != epoch) {
         pocket->ns = 0;
-        memset(pocket->kernel, 0, sizeof(pocket->kernel));
         pocket->epoch = epoch;
     }
     return epoch != SHUT;

@@ -11,36 +11,13 @@
 #include "hook/engine.h"
 #include "hook/limiter.h"
 
-struct gs_cost;
-
-/** A kernel as the program launched it. Zeroed: none. */
-struct gs_pocket_kernel {
-    uint64_t function;
-    uint64_t stream; /**< the handle given */
-    uint32_t grid[3], block[3];
-    uint32_t shared;     /**< bytes */
-    uint32_t per_thread; /**< the row was a `_ptsz` twin */
-    uint64_t stream_id;  /**< gs_launch_stream_id() */
-    struct gs_cost *cost;
-};
-
-#define GS_POCKET_KERNELS 8u
-
 struct gs_pocket {
     uint64_t epoch;    /**< gs_engine.launch_epoch it was opened under */
     int64_t ns;        /**< never below 0 */
     uint64_t taken_ns; /**< in the thread's life */
-    struct gs_pocket_kernel kernel[GS_POCKET_KERNELS];
 };
 extern _Thread_local struct gs_pocket gs_pocket
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
-
-/** Where a kernel would be remembered. */
-static inline struct gs_pocket_kernel *gs_pocket_kernel_of(struct gs_pocket *pocket,
-                                                           uint64_t function, uint32_t grid_x)
-{
-    return &pocket->kernel[(function >> 4 ^ function >> 8 ^ grid_x) % GS_POCKET_KERNELS];
-}
 
 /** Is what the thread has at hand good? Inlined where launches are paid. */
 static inline bool gs_pocket_is_open(void)
