@@ -10,8 +10,10 @@
 /* A claim may exceed what the card can have given by this much: the driver's window and ours are
  * not the same. */
 #define CLAIM_MARGIN 0.25
-#define MEAN_WEIGHT  (1.0 / 16)
-#define MEAN_MIN     1e-3
+/* What a card gives a process at a time, at most. */
+#define TURN_NS     2000000.0
+#define MEAN_WEIGHT (1.0 / 16)
+#define MEAN_MIN    1e-3
 
 static uint64_t epoch_of(uint64_t ns)
 {
@@ -167,21 +169,52 @@ static bool is_in(const struct gs_arbiter *a, uint32_t i, uint32_t step)
     return a->steps[i] == 0 || (a->steps[i] >> step & 1) != 0;
 }
 
-/** What is known of a slice's own time: it lost the rest in steps that it shared. A step may have
- *  been rounded away. */
-static void place_known(struct gs_arbiter *a, uint32_t n, uint32_t i)
+/** What is known of a slice's own time: it lost the rest in steps that it shared; a step may have
+ *  been rounded away. More than even turns take, and one of them, is not believed.
+ *  @others  processes that had work in each step. */
+static void place_known(struct gs_arbiter *a, uint32_t i, const double *others)
 {
-    uint64_t others = a->n_foreign > 0 ? ALL_STEPS : 0;
-    double shared;
+    double shared = 0.0, even = TURN_NS, most;
 
-    for (uint32_t k = 0; k < n; k++)
-        others |= k == i ? 0 : a->steps[k] == 0 ? ALL_STEPS : a->steps[k];
-    others &= a->steps[i];
-    shared = a->known[i] * (__builtin_popcountll(others) + (others != 0)) * GS_LEDGER_COVER_NS;
-    if (a->known_lost[i] > shared)
-        a->known_lost[i] = shared;
-    a->known_own[i] = shared > 0.0 ? a->known[i] * (1.0 - a->known_lost[i] / shared) : 0.0;
+    for (uint32_t step = 0; step < STEPS; step++) {
+        double k = others[step] - 1.0;
+
+        if (!is_in(a, i, step) || k <= 0.0)
+            continue;
+        shared += GS_LEDGER_COVER_NS;
+        even += GS_LEDGER_COVER_NS * k / (1.0 + k);
+    }
+    if (shared <= 0.0) {
+        a->known_lost[i] = 0.0;
+        return;
+    }
+    even *= a->known[i];
+    most = a->known[i] * (shared + GS_LEDGER_COVER_NS);
+    if (most > even)
+        most = even;
+    if (a->known_lost[i] > most)
+        a->known_lost[i] = most;
+    a->known_own[i] = a->known[i] - a->known_lost[i] / shared;
+    if (a->known_own[i] < 0.0)
+        a->known_own[i] = 0.0;
     a->lost[i] += a->known_lost[i];
+}
+
+static void place_all_known(struct gs_arbiter *a, uint32_t n)
+{
+    double others[STEPS];
+
+    for (uint32_t step = 0; step < STEPS; step++) {
+        others[step] = 0.0;
+        for (uint32_t i = 0; i < n; i++)
+            others[step] += is_in(a, i, step) ? a->mean[i] : 0.0;
+        for (uint32_t i = 0; i < a->n_foreign; i++)
+            others[step] += a->foreign[i];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (a->known[i] > 0.0)
+            place_known(a, i, others);
+    }
 }
 
 /** Who had work in one step, and what each lost to the others; `weight` steps are like it. What of
@@ -239,10 +272,7 @@ static void settle_bin(struct gs_arbiter *a, uint64_t bin)
             add_process(&s->ghost[j], bin, &demand);
         add_slice(a, i, &demand, bin, &n);
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (a->known[i] > 0.0)
-            place_known(a, n, i);
-    }
+    place_all_known(a, n);
     for (uint32_t step = 0, next; step < STEPS; step = next) {
         for (next = step + 1; next < STEPS && is_like_before(a, n, next);)
             next++;

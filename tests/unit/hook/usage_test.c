@@ -95,6 +95,45 @@ static void test_charge_and_refund(void **state)
     assert_int_equal(use->waited_ns, 11);
 }
 
+/** Time and own time of a bin, in ns. */
+static uint64_t known_of(const struct gs_ledger_use *u, uint64_t at, uint64_t *ret_own)
+{
+    uint64_t epoch = at / GS_LEDGER_BIN_NS, word = u->known[epoch % GS_LEDGER_BINS];
+    uint64_t field = (UINT64_C(1) << GS_LEDGER_KNOWN_BITS) - 1;
+
+    assert_int_equal(word >> 2 * GS_LEDGER_KNOWN_BITS,
+                     epoch & (UINT64_MAX >> 2 * GS_LEDGER_KNOWN_BITS));
+    *ret_own = (word & field) * GS_LEDGER_KNOWN_NS;
+    return (word >> GS_LEDGER_KNOWN_BITS & field) * GS_LEDGER_KNOWN_NS;
+}
+
+static void test_known(void **state)
+{
+    const uint64_t at = T0 / GS_LEDGER_BIN_NS * GS_LEDGER_BIN_NS;
+    struct gs_ledger_use *u = &d.use[0];
+    uint64_t own;
+
+    (void)state;
+    gs_usage_known(u, at + 10 * MS, at + 30 * MS, 10 * MS, 5 * MS);
+    assert_in_range(known_of(u, at, &own), 5 * MS - 64, 5 * MS + 64);
+    assert_in_range(own, 5 * MS / 2 - 64, 5 * MS / 2 + 64);
+    gs_usage_known(u, at, at + 10 * MS, 10 * MS, 20 * MS); /* no more than there is */
+    assert_in_range(known_of(u, at, &own), 15 * MS - 64, 15 * MS + 64);
+    assert_in_range(own, 25 * MS / 2 - 64, 25 * MS / 2 + 64);
+    for (uint32_t i = 0; i < 10; i++)
+        gs_usage_known(u, at, at + 20 * MS, 20 * MS, 20 * MS);
+    assert_int_equal(known_of(u, at, &own), 20 * MS);
+    assert_int_equal(own, 20 * MS);
+    /* longer than the ring, or of no length: left alone */
+    gs_usage_known(u, at, at + 1000 * MS, 1000 * MS, 0);
+    gs_usage_known(u, at, at, 0, 0);
+    assert_int_equal(known_of(u, at, &own), 20 * MS);
+    memset(u->known, 0xff, sizeof(u->known));
+    gs_usage_known(u, at, at + 20 * MS, 20 * MS, 10 * MS);
+    assert_int_equal(known_of(u, at, &own), 20 * MS);
+    assert_int_equal(own, 10 * MS);
+}
+
 static double fresh_part(uint64_t start, uint64_t end)
 {
     struct gs_usage_cover cover = {0, 0};
@@ -128,8 +167,8 @@ int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup(fn, reset)
     const struct CMUnitTest tests[] = {
-        TEST(test_spread), TEST(test_long), TEST(test_order), TEST(test_charge_and_refund),
-        TEST(test_cover),
+        TEST(test_spread), TEST(test_long),  TEST(test_order), TEST(test_charge_and_refund),
+        TEST(test_cover),  TEST(test_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

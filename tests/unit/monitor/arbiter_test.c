@@ -121,6 +121,113 @@ static void test_three_processes_two_slices(void **state)
     assert_in_range(slices[1].refund_ns, BIN / 2 * 2 / 3 - 1, BIN / 2 * 2 / 3 + 1);
 }
 
+/** The process's slice noted every step of the bin; of `time` its own card time is known: `own`. */
+static void report_known(uint32_t slice, uint32_t process, uint64_t bin, uint64_t time,
+                         uint64_t own)
+{
+    struct gs_arbiter_process *p = &processes[slice][process];
+    uint64_t epoch = START / BIN + bin;
+
+    p->known[epoch % GS_LEDGER_BINS] = epoch << 2 * GS_LEDGER_KNOWN_BITS |
+                                       time / GS_LEDGER_KNOWN_NS << GS_LEDGER_KNOWN_BITS |
+                                       own / GS_LEDGER_KNOWN_NS;
+}
+
+static void cover(uint32_t slice, uint64_t bin, uint64_t steps)
+{
+    uint64_t epoch = START / BIN + bin;
+
+    slices[slice].cover[epoch % GS_LEDGER_COVER] = epoch << GS_LEDGER_COVER_BITS | steps;
+}
+
+#define STEPS_ALL  ((1ull << GS_LEDGER_COVER_BITS) - 1)
+#define STEPS_HALF ((1ull << GS_LEDGER_COVER_BITS / 2) - 1)
+
+/* Short launches that ran through: 2 ms of each 20 ms were a neighbour's turn, whatever an even
+ * split says; and that neighbour had the rest. */
+static void test_known_time_is_exact(void **state)
+{
+    (void)state;
+    add(30, GS_POLICY_FIXED);
+    add(70, GS_POLICY_FIXED);
+    for (uint64_t bin = 0; bin <= 20 + LAG; bin++) {
+        if (bin < 20) {
+            report(&processes[0][0], bin, BIN / 2);
+            report_known(0, 0, bin, BIN / 2, 8 * MS);
+            cover(0, bin, STEPS_HALF);
+            report(&processes[1][0], bin, BIN);
+            cover(1, bin, STEPS_ALL);
+        }
+        step_at((bin + 1) * BIN - 1);
+    }
+    assert_in_range(slices[0].refund_ns, 20 * 2 * MS * 99 / 100, 20 * 2 * MS * 101 / 100);
+    /* less than 8 ms: of the shared steps' rounding */
+    assert_in_range(slices[1].refund_ns, 20 * 8 * MS * 95 / 100, 20 * 8 * MS * 102 / 100);
+}
+
+/* Two processes of a slice: their own times add up, the time they share is one. */
+static void test_known_times_of_mates_add_up(void **state)
+{
+    (void)state;
+    add(60, GS_POLICY_FIXED)->n_processes = 2;
+    add(40, GS_POLICY_FIXED);
+    for (uint64_t bin = 0; bin <= 20 + LAG; bin++) {
+        if (bin < 20) {
+            report(&processes[0][0], bin, BIN / 2);
+            report_known(0, 0, bin, BIN / 2, 7 * MS);
+            report(&processes[0][1], bin, BIN / 2);
+            report_known(0, 1, bin, BIN / 2, 7 * MS);
+            cover(0, bin, STEPS_ALL);
+            report(&processes[1][0], bin, BIN);
+            cover(1, bin, STEPS_ALL);
+        }
+        step_at((bin + 1) * BIN - 1);
+    }
+    assert_in_range(slices[0].refund_ns, 20 * 6 * MS * 99 / 100, 20 * 6 * MS * 101 / 100);
+    assert_in_range(slices[1].refund_ns, 20 * 14 * MS * 96 / 100, 20 * 14 * MS * 101 / 100);
+}
+
+/* Who says that nothing was its own gets what even turns would have taken, and one more. */
+static void test_known_time_is_believed_within_reason(void **state)
+{
+    (void)state;
+    add(30, GS_POLICY_FIXED);
+    add(70, GS_POLICY_FIXED);
+    for (uint64_t bin = 0; bin <= 20 + LAG; bin++) {
+        if (bin < 20) {
+            for (uint32_t i = 0; i < 2; i++) {
+                report(&processes[i][0], bin, BIN);
+                cover(i, bin, i == 0 ? STEPS_ALL : STEPS_HALF);
+            }
+            report_known(0, 0, bin, BIN, 0);
+        }
+        step_at((bin + 1) * BIN - 1);
+    }
+    assert_in_range(slices[0].refund_ns, 20 * 5 * MS, 20 * 7 * MS);
+}
+
+/* A neighbour that stands by does not make anybody lose; and the hooks are told who is there. */
+static void test_known_time_alone(void **state)
+{
+    (void)state;
+    add(30, GS_POLICY_FIXED);
+    add(70, GS_POLICY_FIXED);
+    for (uint64_t bin = 0; bin <= 20 + LAG; bin++) {
+        if (bin < 20) {
+            report(&processes[0][0], bin, BIN);
+            report_known(0, 0, bin, BIN, 1 * MS);
+            cover(0, bin, STEPS_ALL);
+        }
+        step_at((bin + 1) * BIN - 1);
+    }
+    assert_int_equal(slices[0].refund_ns, 0);
+    assert_int_equal(slices[0].flags & GS_BOARD_SHARED, 0);
+    processes[0][0].active_ns = processes[1][0].active_ns = START + 100 * BIN;
+    step_at(100 * BIN);
+    assert_int_equal(slices[0].flags & GS_BOARD_SHARED, GS_BOARD_SHARED);
+    assert_int_equal(slices[1].flags & GS_BOARD_SHARED, GS_BOARD_SHARED);
+}
+
 static void test_alone_nothing_is_refunded(void **state)
 {
     const double all[] = {1, 0};
@@ -491,6 +598,10 @@ int main(void)
         TEST(test_two_hungry_halve),
         TEST(test_thirty_beside_seventy),
         TEST(test_three_processes_two_slices),
+        TEST(test_known_time_is_exact),
+        TEST(test_known_times_of_mates_add_up),
+        TEST(test_known_time_is_believed_within_reason),
+        TEST(test_known_time_alone),
         TEST(test_alone_nothing_is_refunded),
         TEST(test_reports_count_once_and_after_the_lag),
         TEST(test_missed_steps_lose_nothing),

@@ -190,6 +190,28 @@ static void test_one_outlier_is_clipped_and_two_are_believed(void **state)
     assert_int_equal(c->est_ns, 10 * US);
 }
 
+/* Beside a neighbour whose turns are 2 ms: what is longer by a turn was interrupted. */
+static void test_turns_of_neighbours_are_told_apart(void **state)
+{
+    struct gs_cost *c = entry(77, 100);
+
+    (void)state;
+    assert_int_equal(gs_cost_own(c, MS), 0);
+    gs_cost_learn_shared(c, 3 * MS); /* the first was interrupted */
+    assert_int_equal(gs_cost_own(c, 3 * MS), 0);
+    gs_cost_learn_shared(c, MS);
+    assert_int_equal(c->est_ns, MS);
+    for (uint32_t i = 0; i < 50; i++)
+        gs_cost_learn_shared(c, i % 3 == 0 ? 3 * MS : MS);
+    assert_int_equal(c->est_ns, MS);
+    assert_int_equal(gs_cost_own(c, 3 * MS), MS);
+    assert_int_equal(gs_cost_own(c, MS + 100 * US), MS + 100 * US);
+    for (uint32_t i = 0; i < 40; i++)
+        gs_cost_learn_shared(c, 5 * MS); /* it has become longer */
+    assert_in_range(c->est_ns, 49 * MS / 10, 5 * MS);
+    assert_int_equal(gs_cost_own(c, 7 * MS), 0); /* several turns long: cannot be told */
+}
+
 static void test_code_that_was_replaced_is_believed_at_once(void **state)
 {
     struct gs_cost *c = entry(0x1000, 64);
@@ -332,6 +354,8 @@ int main(void)
         cmocka_unit_test_setup(test_the_first_samples_come_early, clean),
         cmocka_unit_test_setup(test_the_estimate_is_a_mean, clean),
         cmocka_unit_test_setup(test_one_outlier_is_clipped_and_two_are_believed, clean),
+        cmocka_unit_test_setup(test_turns_of_neighbours_are_told_apart, clean),
+        cmocka_unit_test_setup(test_turns_of_neighbours_are_told_apart, clean),
         cmocka_unit_test_setup(test_code_that_was_replaced_is_believed_at_once, clean),
         cmocka_unit_test_setup(test_samples_among_other_streams, clean),
         cmocka_unit_test(test_sample_of_an_idle_stream),
