@@ -58,6 +58,11 @@ static struct {
     uint64_t last_end_ns; /* the harvester writes */
 } cards[GS_LEDGER_DEVICES];
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* What follows is the harvester's. */
 
 /* Streams' spans of work, newest HISTORY. */
@@ -401,20 +406,17 @@ static void account_covered(const struct gs_inflight *e, uint64_t until_ns)
 
 /* Beside neighbours a launch onto an idle stream first waits for the rest of another's turn, in
  * which not even its event is passed. The board divides time in which work was outstanding evenly:
- * that is right on the average only with that wait, of half a turn where arrivals are random; a
- * longer one came about in step with the neighbour. Moves the start; returns by how much. */
+ * right on the average only with that wait, of half a turn where arrivals are random. The wait
+ * itself is not: programs fall into step with the neighbour. Moves the start; returns by how much.
+ */
 static uint64_t wait_for_turn(const struct gs_inflight *e, struct gs_span *span)
 {
-    uint64_t from = e->recorded_ns, was = span->start_ns;
+    uint64_t last = cards[e->where.dev].last_end_ns, was = span->start_ns;
 
-    if (from < cards[e->where.dev].last_end_ns)
-        from = cards[e->where.dev].last_end_ns;
-    if (from + LATENCY_NS >= was || !gs_limiter_is_shared(e->where.dev))
+    if (later(e->recorded_ns, last) + LATENCY_NS >= was || !gs_limiter_is_shared(e->where.dev))
         return 0;
-    if (was - from > HALF_TURN_NS)
-        from = was - HALF_TURN_NS;
-    span->start_ns = from;
-    return was - from;
+    span->start_ns = later(was - HALF_TURN_NS, last);
+    return was - span->start_ns;
 }
 
 static void finish(struct gs_inflight *e, uint64_t seen_ns)
