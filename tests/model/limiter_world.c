@@ -23,12 +23,14 @@
 #define EPOCH   UINT64_C(1000000000000)
 #define KERNELS 4096u
 #define STACK   (64u << 10)
-#define PARTS   840u /* of a nanosecond: divides by up to 8 processes without a rest */
+#define TURN_NS 2000000u
+#define NOBODY  UINT32_MAX
 #define NEVER   UINT64_MAX
 #define LATE_NS 100000u /* at most: a sleep of a busy machine ends so much later */
 
 struct kernel {
     uint64_t ns, start_ns, end_ns;
+    uint64_t on_ns; /* the card came to it */
 };
 
 struct thread {
@@ -52,7 +54,8 @@ struct process {
     struct gs_limiter_credit credit;
     struct kernel kernel[KERNELS];
     uint64_t n_launched, n_done;
-    uint64_t left; /* of the kernel on the card, in parts */
+    uint64_t left; /* of the kernel on the card */
+    bool is_on;    /* it has begun */
     uint64_t longest_ns;
     uint32_t core_pct; /* taken over last */
 };
@@ -60,7 +63,7 @@ struct process {
 struct slice {
     struct gs_ledger *ledger;
     struct gs_ledger_device *device;
-    uint64_t used; /* parts */
+    uint64_t used;
     uint32_t core_pct, policy, n;
 };
 
@@ -71,6 +74,8 @@ static struct {
     struct process process[WORLD_PROCESSES];
     struct thread thread[WORLD_THREADS];
     ucontext_t scheduler;
+    uint32_t turn_of;
+    uint64_t turn_end;
     uint64_t kill_at, steps;
 } w;
 
@@ -237,26 +242,43 @@ static bool is_busy(const struct process *p)
     return !p->is_dead && p->n_done < p->n_launched;
 }
 
-static uint32_t n_busy(void)
+/* Round robin, as the simulated card: a turn ends with its length or with the process's work; a
+ * newcomer waits for it; a turn that nobody else wants is followed by another one. */
+static uint32_t next_busy(uint32_t after)
 {
-    uint32_t n = 0;
+    for (uint32_t i = 1; i <= w.n_processes; i++) {
+        uint32_t k = (after + i) % w.n_processes;
 
-    for (uint32_t i = 0; i < w.n_processes; i++)
-        n += is_busy(&w.process[i]);
-    return n;
+        if (is_busy(&w.process[k]))
+            return k;
+    }
+    return NOBODY;
 }
 
-/** When the next kernel ends if nothing changes. */
+/** Whose turn it is now; begins one where the last is over. */
+static uint32_t turn(void)
+{
+    if (w.n_processes == 0)
+        return NOBODY;
+    if (w.turn_of == NOBODY || !is_busy(&w.process[w.turn_of]) || w.turn_end <= w.now) {
+        uint32_t was = w.turn_of == NOBODY ? w.n_processes - 1 : w.turn_of;
+
+        w.turn_of = next_busy(was);
+        w.turn_end = w.now + TURN_NS;
+    }
+    return w.turn_of;
+}
+
+/** When the next kernel or the turn ends if nothing changes. */
 static uint64_t next_end(void)
 {
-    uint32_t n = n_busy();
-    uint64_t least = NEVER;
+    uint32_t i = turn();
+    uint64_t end;
 
-    for (uint32_t i = 0; i < w.n_processes; i++) {
-        if (is_busy(&w.process[i]) && w.process[i].left < least)
-            least = w.process[i].left;
-    }
-    return least == NEVER ? NEVER : w.now + (least * n + PARTS - 1) / PARTS;
+    if (i == NOBODY)
+        return NEVER;
+    end = w.now + w.process[i].left;
+    return end < w.turn_end ? end : w.turn_end;
 }
 
 static void end_kernel(uint32_t i)
@@ -269,30 +291,31 @@ static void end_kernel(uint32_t i)
             w.thread[t].wake_ns = w.now;
     }
     p->n_done++;
+    p->is_on = false;
     if (p->n_done < p->n_launched) {
         p->kernel[p->n_done % KERNELS].start_ns = w.now;
-        p->left = p->kernel[p->n_done % KERNELS].ns * PARTS;
+        p->left = p->kernel[p->n_done % KERNELS].ns;
     }
 }
 
-/** Move the clock; the card works meanwhile. */
+/** Move the clock, not beyond next_end(); the card works meanwhile. */
 static void advance(uint64_t to)
 {
-    uint32_t n = n_busy();
-    uint64_t part = n > 0 ? (to - w.now) * PARTS / n : 0;
+    uint32_t i = turn();
+    struct process *p = &w.process[i == NOBODY ? 0 : i];
+    uint64_t did = to - w.now;
 
     w.now = to;
-    for (uint32_t i = 0; i < w.n_processes && n > 0; i++) {
-        struct process *p = &w.process[i];
-        uint64_t did = p->left < part ? p->left : part;
-
-        if (!is_busy(p))
-            continue;
-        p->left -= did;
-        w.slice[p->slice].used += did;
-        if (p->left == 0)
-            end_kernel(i);
+    if (i == NOBODY)
+        return;
+    if (!p->is_on) { /* a kernel begins when the card comes to it */
+        p->is_on = did > 0 || p->left == 0;
+        p->kernel[p->n_done % KERNELS].on_ns = to - did;
     }
+    p->left -= did < p->left ? did : p->left;
+    w.slice[p->slice].used += did;
+    if (p->left == 0)
+        end_kernel(i);
 }
 
 /* ---- threads ---- */
@@ -385,6 +408,7 @@ void world_reset(uint64_t seed)
     memset(&w, 0, sizeof(w));
     memset(world_board, 0, sizeof(world_board));
     w.now = EPOCH;
+    w.turn_of = NOBODY;
     w.random = seed;
 }
 
@@ -470,7 +494,7 @@ uint64_t world_ns(void)
 
 uint64_t world_used(uint32_t slice)
 {
-    return w.slice[slice].used / PARTS;
+    return w.slice[slice].used;
 }
 
 struct gs_ledger *world_ledger(uint32_t slice)
@@ -505,7 +529,7 @@ uint64_t world_launch(uint64_t ns)
         abort(); /* a window that does not hold */
     p->kernel[p->n_launched % KERNELS] = (struct kernel){.ns = ns, .start_ns = w.now};
     if (p->n_done == p->n_launched)
-        p->left = ns * PARTS;
+        p->left = ns;
     return p->n_launched++;
 }
 
@@ -522,11 +546,12 @@ void world_wait(uint64_t kernel)
     }
 }
 
-void world_span(uint64_t kernel, uint64_t *ret_start, uint64_t *ret_end)
+void world_span(uint64_t kernel, uint64_t *ret_start, uint64_t *ret_on, uint64_t *ret_end)
 {
     const struct kernel *k = &w.process[me()->process].kernel[kernel % KERNELS];
 
     *ret_start = k->start_ns;
+    *ret_on = k->on_ns;
     *ret_end = k->end_ns;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 /* A world in virtual time for the limiter's core: processes with threads, each slice with a ledger
- * in plain memory, and one card that shares its time evenly among the processes that have work.
+ * in plain memory, and one card that processes with work have in turns of 2 ms, round robin.
  *
  * A thread is a coroutine. It gives up the processor where it waits: in gs_limiter_sleep(), which
  * this world defines together with gs_limiter_clock(), and in the calls below. Everything follows
@@ -57,8 +57,9 @@ void world_delay(uint64_t ns);
 uint64_t world_launch(uint64_t ns);
 bool world_is_done(uint64_t kernel);
 void world_wait(uint64_t kernel);
-/** When it ran. Of the newest 4096 of the process. */
-void world_span(uint64_t kernel, uint64_t *ret_start, uint64_t *ret_end);
+/** When it was the first in line of its process, when the card came to it, and when it ended. Of
+ * the newest 4096 of the process. */
+void world_span(uint64_t kernel, uint64_t *ret_start, uint64_t *ret_on, uint64_t *ret_end);
 /** Of [0, n). */
 uint64_t world_random(uint64_t n);
 uint32_t world_self(void);
