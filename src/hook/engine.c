@@ -25,6 +25,7 @@
  * `resolving`: look-ups take that one from inside constructors, where the loader's lock is held. */
 
 _Thread_local uint32_t gs_engine_depth;
+_Thread_local uintptr_t gs_engine_frame;
 
 /* This thread runs gs_engine_start: what it calls comes back here and must not wait for itself. */
 static _Thread_local uint32_t starting __attribute__((tls_model("initial-exec")));
@@ -207,15 +208,18 @@ void gs_engine_start(void)
 {
     const int saved = errno;
     const uint32_t depth = gs_engine_depth;
+    const uintptr_t frame = gs_engine_frame;
     if (starting != 0)
         return;
     starting = 1;
     gs_engine_depth = 1;
+    gs_engine_frame = (uintptr_t)__builtin_frame_address(0);
     gs_futex_lock(&gs_engine.once);
     if (__atomic_load_n(&gs_engine.ready, __ATOMIC_ACQUIRE) == 0)
         start_locked();
     gs_futex_unlock(&gs_engine.once);
     gs_engine_depth = depth;
+    gs_engine_frame = frame;
     starting = 0;
     errno = saved;
 }

@@ -76,6 +76,9 @@ struct gs_engine_state {
 extern struct gs_engine_state gs_engine __attribute__((visibility("hidden")));
 extern _Thread_local uint32_t gs_engine_depth
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
+/** Where on the stack the outermost call of this thread began. */
+extern _Thread_local uintptr_t gs_engine_frame
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /** Do what is still to be done: find the addresses of driver libraries that are loaded, attach the
  *  ledger, claim a slot. Idempotent; safe against re-entry from the loader or the driver; other
@@ -85,11 +88,16 @@ void gs_engine_start(void);
 void gs_engine_resolve(void);
 
 /** True: we are the outermost call and everything is set up; pair with gs_engine_leave().
- *  False: a nested call; go straight to the driver. */
+ *  False: a nested call; go straight to the driver. A call no deeper on the stack than the one that
+ * is under way cannot be nested: that one was left by a jump (`siglongjmp` out of a launch that
+ * waits), and must not let the thread go unheld for ever. */
 static inline bool gs_engine_enter(void)
 {
-    if (GS_UNLIKELY(gs_engine_depth != 0))
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+
+    if (GS_UNLIKELY(gs_engine_depth != 0) && frame < gs_engine_frame)
         return false;
+    gs_engine_frame = frame;
     gs_engine_depth = 1;
     /* pairs with the release in gs_engine_start: who sees it sees ledger and slot */
     if (GS_UNLIKELY(__atomic_load_n(&gs_engine.ready, __ATOMIC_ACQUIRE) == 0))

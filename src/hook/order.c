@@ -21,9 +21,44 @@ static bool is_before(uint32_t a, uint32_t b)
     return (int32_t)(a - b) < 0;
 }
 
+/* The thread's ticket that it has not handed on. A wait that was left by a jump (`siglongjmp` out
+ * of a signal's handler) leaves one behind: the thread's next launch takes it up again, else each
+ * would cost everybody GS_ORDER_DEAD_NS. The model's threads have none, and jump nowhere. */
+struct held {
+    bool is_there;
+    uint32_t dev;
+    uint32_t ticket;
+};
+static _Thread_local struct held held __attribute__((tls_model("initial-exec")));
+
+static void hold(struct held ticket)
+{
+#ifndef GS_ATOMICS_SHIM
+    held = ticket;
+#else
+    (void)ticket;
+#endif
+}
+
+/** Is there one in the queue still? In a forked child the queue has begun anew. */
+static bool has_left_one(uint32_t dev)
+{
+    const struct gs_limiter_card *card = card_of(dev);
+
+    return held.is_there && held.dev == dev &&
+           !is_before(held.ticket, __atomic_load_n(&card->serving, __ATOMIC_RELAXED)) &&
+           is_before(held.ticket, __atomic_load_n(&card->next, __ATOMIC_RELAXED));
+}
+
 uint32_t gs_order_enter(uint32_t dev)
 {
-    return __atomic_fetch_add(&card_of(dev)->next, 1, __ATOMIC_RELAXED);
+    uint32_t ticket;
+
+    if (GS_UNLIKELY(has_left_one(dev)))
+        return held.ticket;
+    ticket = __atomic_fetch_add(&card_of(dev)->next, 1, __ATOMIC_RELAXED);
+    hold((struct held){true, dev, ticket});
+    return ticket;
 }
 
 bool gs_order_is_empty(uint32_t dev)
@@ -71,6 +106,7 @@ void gs_order_leave(uint32_t dev, uint32_t ticket, uint64_t now_ns)
 {
     struct gs_limiter_card *card = card_of(dev);
 
+    hold((struct held){false, 0, 0});
     /* one that was passed over has nothing to hand on: the compare fails */
     advance(card, ticket, now_ns);
 }

@@ -120,11 +120,19 @@ static void in_child(void (*fn)(void))
         }                                                                                          \
     } while (0)
 
+/* What a driver's function does: it comes back from further down the stack. */
+__attribute__((noinline)) static bool enter_nested(void)
+{
+    const bool entered = gs_engine_enter();
+    __asm__ volatile("" ::: "memory"); /* no tail call */
+    return entered;
+}
+
 static void *enter_and_leave(void *arg)
 {
     pthread_barrier_wait(arg);
     const bool entered = gs_engine_enter();
-    const bool again = gs_engine_enter();
+    const bool again = enter_nested();
     gs_engine_leave();
     return (void *)(uintptr_t)(entered && !again && gs_engine.ready == 1);
 }
@@ -157,6 +165,27 @@ static void start_keeps_errno_and_survives_nesting(void)
     CHECK(gs_engine_depth == 0);
     gs_engine_start();
     CHECK(seen.attach == 1);
+}
+
+static jmp_buf before_launch;
+
+__attribute__((noinline)) static void jump_out_of_a_launch(void)
+{
+    CHECK(gs_engine_enter());
+    longjmp(before_launch, 1);
+}
+
+/** A signal's handler that jumps out of a waiting launch must not leave the thread unheld. */
+static void who_jumps_out_is_held_again(void)
+{
+    if (setjmp(before_launch) == 0)
+        jump_out_of_a_launch();
+    CHECK(gs_engine_depth != 0); /* nobody left */
+    for (int i = 0; i < 2; i++) {
+        CHECK(gs_engine_enter());
+        CHECK(!enter_nested());
+        gs_engine_leave();
+    }
 }
 
 static void forked_child_starts_afresh(void)
@@ -250,6 +279,7 @@ static void resolves_what_is_loaded(void)
     }
 IN_CHILD(threads_start_once)
 IN_CHILD(start_keeps_errno_and_survives_nesting)
+IN_CHILD(who_jumps_out_is_held_again)
 IN_CHILD(forked_child_starts_afresh)
 IN_CHILD(closed_is_an_answer)
 IN_CHILD(without_a_driver_cards_are_asked_for_later)
@@ -261,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_start_once),
         cmocka_unit_test(test_start_keeps_errno_and_survives_nesting),
+        cmocka_unit_test(test_who_jumps_out_is_held_again),
         cmocka_unit_test(test_forked_child_starts_afresh),
         cmocka_unit_test(test_closed_is_an_answer),
         cmocka_unit_test(test_without_a_driver_cards_are_asked_for_later),

@@ -1,0 +1,117 @@
+#include "hook/order.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "hook/limiter.h"
+#include "slice.h"
+
+/* The queue of a process's threads, for threads that leave it without a word. */
+
+#define START UINT64_C(1000000000)
+
+static int setup(void **state)
+{
+    (void)state;
+    slice_setup();
+    slice_attach();
+    gs_limiter_forget();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    slice_teardown();
+    return 0;
+}
+
+static void *enter(void *arg)
+{
+    *(uint32_t *)arg = gs_order_enter(0);
+    return NULL;
+}
+
+/** Another thread joins the queue, and ends there. */
+static uint32_t enter_elsewhere(void)
+{
+    pthread_t thread;
+    uint32_t ticket = 0;
+
+    assert_int_equal(pthread_create(&thread, NULL, enter, &ticket), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    return ticket;
+}
+
+static void test_one_after_the_other(void **state)
+{
+    uint32_t ours = gs_order_enter(0), theirs = enter_elsewhere();
+
+    (void)state;
+    assert_true(gs_order_is_head(0, ours));
+    assert_false(gs_order_is_head(0, theirs));
+    gs_order_leave(0, ours, START);
+    assert_true(gs_order_is_head(0, theirs));
+    gs_order_leave(0, theirs, START);
+    assert_true(gs_order_is_empty(0));
+}
+
+/** A jump out of a wait leaves the ticket: the thread's next launch has it, and nobody waits. */
+static void test_a_ticket_left_is_taken_up_again(void **state)
+{
+    uint32_t ticket = gs_order_enter(0);
+
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(gs_order_enter(0), ticket);
+    assert_true(gs_order_is_head(0, ticket));
+    gs_order_leave(0, ticket, START);
+    assert_true(gs_order_is_empty(0));
+    assert_int_not_equal(gs_order_enter(0), ticket); /* it was handed on */
+}
+
+static void test_a_ticket_passed_over_is_not(void **state)
+{
+    uint32_t ticket = gs_order_enter(0), theirs = enter_elsewhere();
+
+    (void)state;
+    gs_order_wait(0, theirs, START, START); /* no heart has beaten since the beginning of time */
+    assert_true(gs_order_is_head(0, theirs));
+    assert_int_equal(gs_order_enter(0), ticket + 2);
+}
+
+static void test_a_ticket_of_another_card_is_not(void **state)
+{
+    uint32_t ticket = gs_order_enter(0);
+
+    (void)state;
+    assert_int_equal(gs_order_enter(0), ticket);
+    assert_int_equal(gs_order_enter(1), 0);
+    assert_int_equal(gs_order_enter(1), 0);
+}
+
+/** As in a forked child. */
+static void test_the_queue_begins_anew(void **state)
+{
+    (void)state;
+    gs_order_leave(0, gs_order_enter(0), START);
+    assert_int_equal(gs_order_enter(0), 1);
+    gs_limiter_forget();
+    assert_int_equal(gs_order_enter(0), 0);
+}
+
+int main(void)
+{
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_one_after_the_other),         TEST(test_a_ticket_left_is_taken_up_again),
+        TEST(test_a_ticket_passed_over_is_not), TEST(test_a_ticket_of_another_card_is_not),
+        TEST(test_the_queue_begins_anew),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
