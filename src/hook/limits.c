@@ -27,8 +27,12 @@ static long read_quota(int dir, char *buf, size_t cap)
     long rc;
     int fd = gs_sys_openat(dir, GS_QUOTA_FILE, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
 
-    if (fd < 0)
+    if (fd < 0) {
+        /* known by its name, so that it is not tried, and told of, every time anew */
+        if (GS_SYS(SYS_newfstatat, dir, GS_QUOTA_FILE, &st, 0) == 0)
+            identify(&st, gs_self.quota.file);
         return fd;
+    }
     rc = gs_sys_fstat(fd, &st);
     if (rc == 0)
         identify(&st, gs_self.quota.file);
@@ -158,8 +162,9 @@ static int from_word(const char *name, int (*parse)(struct gs_str value, uint64_
     return 0;
 }
 
-/** Value of NAME_<i>, or else NAME, through `parse`. 1 set; 0 neither is; -ESHUTDOWN bad. */
-static int from_variable(const char *name, uint32_t i,
+/** Value of NAME_<i>, or else NAME, through `parse`. 1 set; 0 neither is; -ESHUTDOWN bad, for
+ * `reason`. */
+static int from_variable(const char *name, uint32_t i, enum gs_reason reason,
                          int (*parse)(struct gs_str value, uint64_t *ret), uint64_t *ret)
 {
     char full[64];
@@ -179,7 +184,7 @@ static int from_variable(const char *name, uint32_t i,
     if (value == NULL)
         return 0;
     if (parse(gs_str_of(value), ret) < 0)
-        return gs_self_fail(GS_REASON_ENV_BAD, full, 0, 0);
+        return gs_self_fail(reason, full, 0, 0);
     return 1;
 }
 
@@ -187,7 +192,7 @@ static int from_variable(const char *name, uint32_t i,
 static int card_limits(uint32_t i, struct gs_quota_device *dev)
 {
     uint64_t pct = 100;
-    int rc = from_variable(GS_ENV_MEM_LIMIT, i, parse_limit, &dev->limit_bytes);
+    int rc = from_variable(GS_ENV_MEM_LIMIT, i, GS_REASON_ENV_BAD, parse_limit, &dev->limit_bytes);
 
     if (rc == 0) {
         const char *value = getenv(GS_ENV_CONTAINER_MEM);
@@ -196,7 +201,7 @@ static int card_limits(uint32_t i, struct gs_quota_device *dev)
             return gs_self_fail(GS_REASON_ENV_BAD, GS_ENV_CONTAINER_MEM, 0, 0);
         rc = value != NULL;
     }
-    if (rc > 0 && from_variable(GS_ENV_SM_LIMIT, i, parse_pct, &pct) < 0)
+    if (rc > 0 && from_variable(GS_ENV_SM_LIMIT, i, GS_REASON_ENV_WORD, parse_pct, &pct) < 0)
         return -ESHUTDOWN;
     dev->core_pct = (uint32_t)pct;
     dev->policy = GS_POLICY_FIXED;

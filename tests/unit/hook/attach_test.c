@@ -423,7 +423,7 @@ static void test_env_bad(void **state)
     }
     assert_int_equal(setenv(GS_ENV_MEM_LIMIT, "1g", 1), 0);
     assert_int_equal(setenv(GS_ENV_SM_LIMIT, "101", 1), 0);
-    assert_closed(GS_REASON_ENV_BAD);
+    assert_closed(GS_REASON_ENV_WORD);
     assert_int_equal(setenv(GS_ENV_SM_LIMIT, "0", 1), 0); /* HAMi: none */
     slice_attach();
     assert_int_equal(gs_self.device[0].core_pct, 100);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -169,6 +171,28 @@ static void no_quota_leaves_the_old_limits(void **state)
     assert_int_equal(count(GS_REASON_RESIZE_UNREADABLE), 1);
 }
 
+/** Something that cannot be opened, whoever asks: it is told of once, not twice a second. */
+static void an_unreadable_quota_is_told_of_once(void **state)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)state;
+    slice_attach();
+    gs_resize_poll(10 * S);
+    (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s/" GS_QUOTA_FILE, slice_folder());
+    assert_int_equal(unlink(name.sun_path), 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&name, sizeof(name)), 0);
+    assert_int_equal(close(fd), 0);
+    for (uint64_t i = 1; i <= 5; i++)
+        gs_resize_poll(10 * S + i * GS_RESIZE_POLL_NS);
+    assert_int_equal(count(GS_REASON_RESIZE_UNREADABLE), 1);
+    assert_int_equal(gs_gate_limit(0), 1000);
+    replace_quota(4, "device GPU-0 memory=2000 cores=none policy=off\n");
+    gs_resize_poll(10 * S + 6 * GS_RESIZE_POLL_NS);
+    assert_int_equal(gs_gate_limit(0), 2000);
+}
+
 /** A plugin that cannot write the ledger just renames the file. */
 static void slow_paths_look_twice_a_second(void **state)
 {
@@ -263,6 +287,7 @@ int main(void)
         CASE(a_device_that_is_gone_gives_nothing_new),
         CASE(a_bad_quota_leaves_the_old_limits),
         CASE(no_quota_leaves_the_old_limits),
+        CASE(an_unreadable_quota_is_told_of_once),
         CASE(slow_paths_look_twice_a_second),
         CASE(attaching_looks_again),
         CASE(an_old_announcement_is_not_new),
