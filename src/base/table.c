@@ -76,6 +76,14 @@ static size_t width_of(const char *text)
     return n;
 }
 
+/* A row may end in empty cells. */
+static void end_row(struct gs_buf *buf)
+{
+    while (buf->n > 0 && buf->p[buf->n - 1] == ' ')
+        buf->p[--buf->n] = '\0';
+    gs_buf_adds(buf, "\n");
+}
+
 static void write_cell(const struct gs_table *t, size_t column, const char *text, size_t width,
                        struct gs_buf *buf)
 {
@@ -87,7 +95,10 @@ static void write_cell(const struct gs_table *t, size_t column, const char *text
     gs_buf_adds(buf, text);
     if (!right && !last)
         gs_buf_addc(buf, ' ', pad);
-    gs_buf_adds(buf, last ? "\n" : "  ");
+    if (last)
+        end_row(buf);
+    else
+        gs_buf_adds(buf, "  ");
 }
 
 int gs_table_write(const struct gs_table *table, const char *indent, struct gs_buf *buf)

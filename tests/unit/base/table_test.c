@@ -29,6 +29,25 @@ static void columns_line_up(void **state)
     gs_buf_fini(&buf);
 }
 
+static void rows_end_without_blanks(void **state)
+{
+    struct gs_table t;
+    struct gs_buf buf = {0};
+
+    (void)state;
+    gs_table_init(&t, 3, 0);
+    gs_table_add(&t, "long");
+    gs_table_add(&t, "1");
+    gs_table_add(&t, "end");
+    gs_table_add(&t, "a");
+    gs_table_add(&t, "");
+    gs_table_add(&t, "");
+    assert_int_equal(gs_table_write(&t, " ", &buf), 0);
+    assert_string_equal(gs_buf_text(&buf), " long  1  end\n a\n");
+    gs_table_fini(&t);
+    gs_buf_fini(&buf);
+}
+
 static void control_characters_cannot_reach_the_terminal(void **state)
 {
     struct gs_table t;
@@ -88,6 +107,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_line_up),
+        cmocka_unit_test(rows_end_without_blanks),
         cmocka_unit_test(control_characters_cannot_reach_the_terminal),
         cmocka_unit_test(width_counts_characters_not_bytes),
         cmocka_unit_test(bar_shows_the_share),
