@@ -105,52 +105,6 @@ static uint64_t visible_mask(const char *visible, const struct gs_probe *probe)
     return mask;
 }
 
-/* The card in `left` with the least memory promised, then the least compute, then the lowest index;
- * -1 where none is left. */
-static int least_promised(uint64_t left, const struct gs_probe *probe,
-                          const struct gs_slices *slices)
-{
-    struct gs_promise least = {0};
-    int best = -1;
-
-    for (size_t i = 0; i < probe->n_cards; i++) {
-        struct gs_promise p;
-
-        gs_promise_read(&probe->card[i], slices, NULL, &p);
-        if (((left >> i) & 1u) == 0 ||
-            (best >= 0 &&
-             (p.load > least.load || (p.load == least.load && p.core_pct >= least.core_pct))))
-            continue;
-        best = (int)i;
-        least = p;
-    }
-    return best;
-}
-
-/* As many cards as there are words in the longest list. */
-static int choose_free(const struct gs_plan_request *request, const struct gs_probe *probe,
-                       const struct gs_slices *slices, struct gs_plan *plan, struct gs_err *err)
-{
-    uint64_t left = visible_mask(request->visible, probe);
-    size_t sizes = gs_terms_count(request->memory), shares = gs_terms_count(request->cores);
-    bool by_cores = shares > sizes;
-    size_t want = by_cores ? shares : sizes;
-
-    while (plan->n_cards < want) {
-        int best = least_promised(left, probe, slices);
-
-        if (best < 0 && plan->n_cards == 0)
-            return gs_err_set(err, -EINVAL, "CUDA_VISIBLE_DEVICES leaves no card to use");
-        if (best < 0)
-            return gs_err_set(err, -EINVAL, "--%s names %zu %s, but only %zu card%s can be used",
-                              by_cores ? "cores" : "memory", want, by_cores ? "shares" : "sizes",
-                              plan->n_cards, plan->n_cards == 1 ? "" : "s");
-        left &= ~(UINT64_C(1) << best);
-        plan->card[plan->n_cards++] = (uint32_t)best;
-    }
-    return 0;
-}
-
 /* Terms that go for the whole slice. */
 static int fill_head(const struct gs_plan_request *request, struct gs_quota *quota,
                      struct gs_err *err)
@@ -179,6 +133,83 @@ static int fill_device(const struct gs_plan_request *request, const struct gs_ca
     return rc;
 }
 
+/* Terms of the i-th card, and whether the card has room for them. @d is filled either way. */
+static int check_card(const struct gs_plan_request *request, const struct gs_card *card, size_t i,
+                      const struct gs_promise *promise, struct gs_quota_device *d,
+                      struct gs_err *err)
+{
+    int rc = fill_device(request, card, i, d, err);
+
+    if (rc != 0 || request->oversubscribe)
+        return rc;
+    rc = gs_promise_check_memory(card, d->limit_bytes, promise, err);
+    if (rc == 0 && d->policy != GS_POLICY_OFF)
+        rc = gs_promise_check_cores(card, d->core_pct, promise, err);
+    return rc;
+}
+
+/** A card to take, while one is looked for. */
+struct choice {
+    int card; /**< -1 none */
+    bool fits;
+    struct gs_promise promise;
+};
+
+static bool is_better(const struct choice *a, const struct choice *b)
+{
+    if (b->card < 0 || a->fits != b->fits)
+        return b->card < 0 || a->fits;
+    if (a->promise.load != b->promise.load)
+        return a->promise.load < b->promise.load;
+    return a->promise.core_pct < b->promise.core_pct;
+}
+
+/* For the i-th words of the request: of the cards in `left` on which it fits the one with the least
+ * memory promised, then the least compute, then the lowest index. Where it fits on none the best of
+ * all, which then has the reason to tell. */
+static int choose_one(const struct gs_plan_request *request, const struct gs_probe *probe,
+                      const struct gs_slices *slices, uint64_t left, size_t i)
+{
+    struct choice best = {.card = -1};
+
+    for (size_t k = 0; k < probe->n_cards; k++) {
+        struct choice c = {.card = (int)k};
+        struct gs_quota_device d;
+
+        if (((left >> k) & 1u) == 0)
+            continue;
+        gs_promise_read(&probe->card[k], slices, NULL, &c.promise);
+        c.fits = check_card(request, &probe->card[k], i, &c.promise, &d, NULL) == 0;
+        if (is_better(&c, &best))
+            best = c;
+    }
+    return best.card;
+}
+
+/* As many cards as there are words in the longest list. */
+static int choose_free(const struct gs_plan_request *request, const struct gs_probe *probe,
+                       const struct gs_slices *slices, struct gs_plan *plan, struct gs_err *err)
+{
+    uint64_t left = visible_mask(request->visible, probe);
+    size_t sizes = gs_terms_count(request->memory), shares = gs_terms_count(request->cores);
+    bool by_cores = shares > sizes;
+    size_t want = by_cores ? shares : sizes;
+
+    while (plan->n_cards < want) {
+        int best = choose_one(request, probe, slices, left, plan->n_cards);
+
+        if (best < 0 && plan->n_cards == 0)
+            return gs_err_set(err, -EINVAL, "CUDA_VISIBLE_DEVICES leaves no card to use");
+        if (best < 0)
+            return gs_err_set(err, -EINVAL, "--%s names %zu %s, but only %zu card%s can be used",
+                              by_cores ? "cores" : "memory", want, by_cores ? "shares" : "sizes",
+                              plan->n_cards, plan->n_cards == 1 ? "" : "s");
+        left &= ~(UINT64_C(1) << best);
+        plan->card[plan->n_cards++] = (uint32_t)best;
+    }
+    return 0;
+}
+
 static int fill_quota(const struct gs_plan_request *request, const struct gs_probe *probe,
                       const struct gs_slices *slices, struct gs_plan *plan, struct gs_err *err)
 {
@@ -189,13 +220,8 @@ static int fill_quota(const struct gs_plan_request *request, const struct gs_pro
         struct gs_quota_device *d = &plan->quota.device[plan->quota.n_devices++];
         struct gs_promise promise;
 
-        rc = fill_device(request, card, i, d, err);
-        if (rc != 0 || request->oversubscribe)
-            continue;
         gs_promise_read(card, slices, NULL, &promise);
-        rc = gs_promise_check_memory(card, d->limit_bytes, &promise, err);
-        if (rc == 0 && d->policy != GS_POLICY_OFF)
-            rc = gs_promise_check_cores(card, d->core_pct, &promise, err);
+        rc = check_card(request, card, i, &promise, d, err);
     }
     return rc;
 }

@@ -75,6 +75,19 @@ def test_the_card_with_the_least_compute_promised(make_cli):
     assert [end(p) for p in (a, b, c)] == [0, 0, 0]
 
 
+def test_a_card_on_which_all_of_it_fits(make_cli):
+    """The least memory promised is no use where the share does not fit."""
+    cli = make_cli(cards=2)
+    a = cli.start("--memory", "1Gi", "--cores", "80", "--device", "0", "--name", "a")
+    b = cli.start("--memory", "2Gi", "--cores", "30", "--device", "1", "--name", "b")
+    c = cli.start("--memory", "1Gi", "--cores", "50", "--name", "c")
+    assert cli.slice("c")["devices"][0]["uuid"] == cli.slice("b")["devices"][0]["uuid"]
+    out = cli("run", "--memory", "1Gi", "--cores", "60", "true")
+    assert out.returncode == 125 and "card 0" in out.stderr and "'a' 80 %" in out.stderr
+    assert cli("run", "--memory", "6Gi", "--cores", "20", "true").returncode == 0
+    assert [end(p) for p in (a, b, c)] == [0, 0, 0]
+
+
 def test_top_tells_shares_to_people(cli):
     p = cli.start("--cores", "30", "--priority", "high", "--name", "s")
     text = cli.ok("top", "--once")

@@ -252,6 +252,31 @@ static void shares_go_with_cards_in_order(void **state)
     assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), -EINVAL);
 }
 
+static void takes_a_card_on_which_all_fits(void **state)
+{
+    struct gs_plan_request r = {.memory = "1Gi", .cores = "50"};
+    struct gs_err err = {0};
+
+    (void)state;
+    promise_cores("a", 0, 60, GS_POLICY_FIXED);
+    slice[0].quota.device[0].limit_bytes = GIB;
+    promise(1, 7 * GIB + 1, GS_SLICE_RUNNING, geteuid());
+    promise(2, 8 * GIB, GS_SLICE_RUNNING, geteuid());
+    assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), 0);
+    assert_int_equal(plan.card[0], 2); /* no compute is left on 0, no memory on 1 */
+    r.memory = "9Gi";                  /* on none: the first choice says why */
+    assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, &err), -ENOSPC);
+    assert_non_null(strstr(err.text, "card 0 has 8 GiB"));
+    r.memory = "7Gi";
+    r.cores = "none";
+    assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), 0);
+    assert_int_equal(plan.card[0], 0);
+    r.memory = "12Gi";
+    r.oversubscribe = true; /* all fits */
+    assert_int_equal(gs_plan_make(&r, &probe, &slices, &plan, NULL), 0);
+    assert_int_equal(plan.card[0], 0);
+}
+
 /** Long names of many slices are cut, not run over. */
 static void many_names(void **state)
 {
@@ -298,6 +323,7 @@ int main(void)
         T(bad_sizes_and_shares),
         T(shares_of_a_card_are_at_most_all_of_it),
         T(shares_go_with_cards_in_order),
+        T(takes_a_card_on_which_all_fits),
         T(many_names),
         T(no_memory_option_is_no_limit),
     };
