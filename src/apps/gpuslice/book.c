@@ -54,14 +54,21 @@ static void add_process(const struct gs_ledger_snapshot *snapshot, uint32_t slot
                         struct gs_book *book)
 {
     const struct gs_ledger_slot *s = &snapshot->slot[slot];
+    struct gs_book_wait *wait = &book->wait[book->n_processes * snapshot->n_devices];
     struct gs_book_process *p = &book->process[book->n_processes++];
 
     /* the kernel names the holder of the lock in our pid namespace; the slot has its owner's word
      * for it */
     p->pid = snapshot->holder_pid[slot] > 0 ? (uint32_t)snapshot->holder_pid[slot] : s->pid;
     p->flags = s->flags;
-    for (uint32_t i = 0; i < snapshot->n_devices; i++)
+    for (uint32_t i = 0; i < snapshot->n_devices; i++) {
+        const struct gs_ledger_work *w = &snapshot->device[i].work[slot];
+
         p->used_bytes = gs_size_add(p->used_bytes, snapshot->device[i].slot_bytes[slot]);
+        wait[i] = (struct gs_book_wait){w->waited_ns, w->launches};
+        if (w->wait_since_ns != 0 && w->wait_since_ns < book->read_ns)
+            wait[i].waited_ns = gs_size_add(w->waited_ns, book->read_ns - w->wait_since_ns);
+    }
 }
 
 static void add_device(int fd, const struct gs_ledger_snapshot *snapshot, uint32_t i,
@@ -112,8 +119,12 @@ int gs_book_read(int dir_fd, struct gs_book *ret_book, struct gs_err *err)
     if (rc != 0 || !snapshot)
         return rc;
     ret_book->process = calloc(GS_LEDGER_SLOTS, sizeof(*ret_book->process));
-    if (!ret_book->process)
+    ret_book->wait =
+        calloc((size_t)GS_LEDGER_SLOTS * (snapshot->n_devices + 1), sizeof(*ret_book->wait));
+    if (!ret_book->process || !ret_book->wait) {
+        gs_book_fini(ret_book);
         return gs_err_set(err, -ENOMEM, "out of memory");
+    }
     ret_book->read_ns = clock_ns(CLOCK_MONOTONIC);
     now = clock_ns(CLOCK_REALTIME);
     ret_book->age_ns = now > snapshot->created_ns ? now - snapshot->created_ns : 0;
@@ -133,6 +144,7 @@ void gs_book_fini(struct gs_book *book)
     if (!book)
         return;
     free(book->process);
+    free(book->wait);
     memset(book, 0, sizeof(*book));
 }
 
@@ -142,6 +154,11 @@ const struct gs_book_process *gs_book_find(const struct gs_book *book, uint32_t 
         if (book->process[i].pid == pid)
             return &book->process[i];
     return NULL;
+}
+
+const struct gs_book_wait *gs_book_wait(const struct gs_book *book, size_t process, size_t device)
+{
+    return &book->wait[process * book->n_devices + device];
 }
 
 const struct gs_book_device *gs_book_find_device(const struct gs_book *book, const char *uuid)

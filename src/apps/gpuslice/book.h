@@ -24,11 +24,18 @@ struct gs_book_process {
     uint64_t used_bytes; /**< over all devices, with the shares charged to it */
 };
 
+/** What one process had to wait on one card, cumulative. */
+struct gs_book_wait {
+    uint64_t waited_ns; /**< sum over its launches, one that still waits included */
+    uint64_t launches;  /**< that may have had to wait */
+};
+
 struct gs_book {
     struct gs_book_device device[GS_LEDGER_DEVICES];
     size_t n_devices;
     struct gs_book_process *process; /**< the live ones; heap */
     size_t n_processes;
+    struct gs_book_wait *wait; /**< heap; see gs_book_wait() */
     uint64_t refusals;
     uint64_t age_ns;   /**< since the ledger was made */
     uint64_t read_ns;  /**< CLOCK_MONOTONIC of the reading */
@@ -42,6 +49,8 @@ struct gs_book {
 GS_WUR int gs_book_read(int dir_fd, struct gs_book *ret_book, struct gs_err *err);
 void gs_book_fini(struct gs_book *book);
 const struct gs_book_process *gs_book_find(const struct gs_book *book, uint32_t pid);
+/** Of the process at `process` on the card at `device`, by their places in the book. */
+const struct gs_book_wait *gs_book_wait(const struct gs_book *book, size_t process, size_t device);
 const struct gs_book_device *gs_book_find_device(const struct gs_book *book, const char *uuid);
 
 /** True where a live process owns a slot; also where reading fails for want of memory or the like.

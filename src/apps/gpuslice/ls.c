@@ -17,8 +17,10 @@ static void add_devices(struct gs_table *table, const struct gs_view_slice *s)
     char text[GS_APP_SIZE];
 
     for (uint32_t i = 0; i < q->n_devices; i++) {
-        gs_buf_addf(&limits, "%s%s", i ? "," : "", gs_app_size(q->device[i].limit_bytes, text));
-        gs_buf_addf(&used, "%s%s", i ? "," : "",
+        gs_buf_addf(&limits, "%s%s", i ? "; " : "", gs_app_size(q->device[i].limit_bytes, text));
+        if (q->device[i].core_pct < 100 && q->device[i].policy != GS_POLICY_OFF)
+            gs_buf_addf(&limits, ", %u %%", q->device[i].core_pct);
+        gs_buf_addf(&used, "%s%s", i ? "; " : "",
                     gs_app_size(gs_view_used(s, q->device[i].uuid), text));
     }
     gs_table_add(table, limits.n ? limits.p : "-");

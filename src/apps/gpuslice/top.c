@@ -6,24 +6,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "apps/gpuslice/app.h"
 #include "apps/gpuslice/options.h"
+#include "apps/gpuslice/screen.h"
 #include "apps/gpuslice/terms.h"
 #include "apps/gpuslice/view.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/table.h"
 
-#define BAR_WIDTH 20
-#define PACE_MS   250 /* between the two looks of a single view */
-#define CLEAR     "\033[H\033[2J"
-#define ENTER     "\033[?1049h\033[?25l" /* second screen, no cursor */
-#define LEAVE     "\033[?25h\033[?1049l"
+#define PACE_MS 250                                 /* between the two looks of a single view */
+#define ENTER   "\033[?1049h\033[?25l\033[H\033[2J" /* second screen, no cursor */
+#define LEAVE   "\033[?25h\033[?1049l"
+
+/** What the width of the terminal leaves room for; a pipe has all of it. */
+struct layout {
+    bool ascii;
+    bool has_uuid;  /**< of cards */
+    bool is_narrow; /**< a device's compute has a line of its own */
+    size_t bar;
+};
 
 static bool is_ascii(void)
 {
@@ -38,11 +44,21 @@ static bool is_ascii(void)
     return true;
 }
 
-static void add_bar(struct gs_table *t, uint64_t part, uint64_t whole, bool ascii)
+static struct layout choose_layout(const struct gs_screen *screen)
+{
+    return (struct layout){
+        .ascii = is_ascii(),
+        .has_uuid = screen->columns >= 136,
+        .is_narrow = screen->columns < 136,
+        .bar = screen->columns < 100 ? 6 : 20,
+    };
+}
+
+static void add_bar(struct gs_table *t, uint64_t part, uint64_t whole, const struct layout *layout)
 {
     GS_CLEANUP(gs_buf_fini) struct gs_buf bar = {0};
 
-    gs_table_bar(&bar, part, whole, BAR_WIDTH, ascii);
+    gs_table_bar(&bar, part, whole, layout->bar, layout->ascii);
     gs_table_add(t, gs_buf_text(&bar));
 }
 
@@ -54,7 +70,20 @@ static void add_pct(struct gs_table *t, uint64_t pct)
         gs_table_addf(t, "%u %%", (unsigned)pct);
 }
 
-static int write_cards(const struct gs_view *view, bool ascii, struct gs_buf *buf)
+/* "2 GiB, 30 %": as `ls` has the limit of a slice. */
+static void add_promised(struct gs_table *t, const struct gs_view *view, const char *uuid)
+{
+    uint64_t cores = gs_view_promised_cores(view, uuid);
+    char memory[GS_APP_SIZE];
+
+    (void)gs_app_size(gs_view_promised(view, uuid), memory);
+    if (cores > 0)
+        gs_table_addf(t, "%s, %llu %%", memory, (unsigned long long)cores);
+    else
+        gs_table_add(t, memory);
+}
+
+static int write_cards(const struct gs_view *view, const struct layout *layout, struct gs_buf *buf)
 {
     GS_CLEANUP(gs_table_fini) struct gs_table t;
     char used[GS_APP_SIZE], total[GS_APP_SIZE];
@@ -66,18 +95,18 @@ static int write_cards(const struct gs_view *view, bool ascii, struct gs_buf *bu
     gs_table_add(&t, "USED / TOTAL");
     gs_table_add(&t, "COMPUTE");
     gs_table_add(&t, "PROMISED");
-    gs_table_add(&t, "UUID");
+    gs_table_add(&t, layout->has_uuid ? "UUID" : "");
     for (size_t i = 0; i < view->probe.n_cards; i++) {
         const struct gs_card *c = &view->probe.card[i];
 
         gs_table_addf(&t, "%u", c->index);
         gs_table_add(&t, c->name);
-        add_bar(&t, c->used_bytes, c->total_bytes, ascii);
+        add_bar(&t, c->used_bytes, c->total_bytes, layout);
         gs_table_addf(&t, "%s / %s", gs_app_size(c->used_bytes, used),
                       gs_app_size(c->total_bytes, total));
         add_pct(&t, c->util_pct);
-        gs_table_add(&t, gs_app_size(gs_view_promised(view, c->uuid), used));
-        gs_table_add(&t, c->uuid);
+        add_promised(&t, view, c->uuid);
+        gs_table_add(&t, layout->has_uuid ? c->uuid : "");
     }
     return gs_table_write(&t, "", buf);
 }
@@ -90,24 +119,41 @@ static void add_permille(struct gs_buf *buf, uint64_t permille)
         gs_buf_addf(buf, "%u.%u", (unsigned)(permille / 10), (unsigned)(permille % 10));
 }
 
-/* "compute 29.8 of 30 % fixed, 10 s 30.1 %, waits 640 ms/s" */
-static void add_share(struct gs_table *t, const struct gs_view_slice *s,
+/* "compute 29.8 of 30 % fixed, 10 s 30.1 %, waits 64 %" */
+static void put_share(struct gs_buf *text, const struct gs_view_slice *s,
                       const struct gs_quota_device *d)
 {
-    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
     struct gs_view_share share = gs_view_share(s, d);
 
-    gs_buf_adds(&text, "compute ");
-    add_permille(&text, share.used_1s_permille);
-    gs_buf_addf(&text, " of %u %%%s%s, 10 s ", d->core_pct, d->core_pct < 100 ? " " : "",
+    gs_buf_adds(text, "compute ");
+    add_permille(text, share.used_1s_permille);
+    gs_buf_addf(text, " of %u %%%s%s, 10 s ", d->core_pct, d->core_pct < 100 ? " " : "",
                 d->core_pct < 100 ? gs_quota_policy_name(d->policy) : "");
-    add_permille(&text, share.used_10s_permille);
-    gs_buf_adds(&text, " %");
+    add_permille(text, share.used_10s_permille);
+    gs_buf_adds(text, " %");
     if (share.now_permille != UINT64_MAX && share.now_permille != d->core_pct * 10)
-        gs_buf_addf(&text, ", may use %u %% now", (unsigned)(share.now_permille / 10));
+        gs_buf_addf(text, ", may use %u %% now", (unsigned)(share.now_permille / 10));
     if (share.wait_ms_per_s != UINT64_MAX)
-        gs_buf_addf(&text, ", waits %llu ms/s", (unsigned long long)share.wait_ms_per_s);
-    gs_table_add(t, gs_buf_text(&text));
+        gs_buf_addf(text, ", waits %u %%", (unsigned)(share.wait_ms_per_s / 10));
+}
+
+static void put_compute(struct gs_buf *text, const struct gs_view *view,
+                        const struct gs_view_slice *s, const struct gs_quota_device *d)
+{
+    uint64_t pct = gs_view_core_pct(view, s, d->uuid);
+
+    if (gs_view_is_held(s, d)) {
+        put_share(text, s, d);
+        return;
+    }
+    gs_buf_adds(text, "compute ");
+    if (pct == GS_PROBE_UNKNOWN)
+        gs_buf_adds(text, "?");
+    else
+        gs_buf_addf(text, "%u", (unsigned)pct);
+    /* a share that is recorded and not held says so */
+    gs_buf_addf(text, " of %u %%%s%s", d->core_pct, d->core_pct < 100 ? " " : "",
+                d->core_pct < 100 ? gs_quota_policy_name(d->policy) : "");
 }
 
 static void add_notes(struct gs_table *t, const struct gs_view_slice *s,
@@ -119,44 +165,61 @@ static void add_notes(struct gs_table *t, const struct gs_view_slice *s,
 
     if (s->slice->quota.priority != GS_PRIORITY_NONE)
         gs_buf_addf(&text, "%s priority", gs_terms_priority_name(s->slice->quota.priority));
-    if (managed > 0)
+    if (managed > 0 && managed != UINT64_MAX)
         gs_buf_addf(&text, "%s%s served from the host", text.n ? ", " : "",
                     gs_app_size(managed, size));
     gs_table_add(t, gs_buf_text(&text));
 }
 
-static int write_devices(const struct gs_view *view, const struct gs_view_slice *s, bool ascii,
-                         struct gs_buf *buf)
+static void add_device(struct gs_table *t, const struct gs_view *view,
+                       const struct gs_view_slice *s, const struct gs_quota_device *d,
+                       const struct layout *layout)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf compute = {0};
+    uint64_t used = gs_view_used(s, d->uuid), whole = d->limit_bytes;
+    char used_text[GS_APP_SIZE], limit_text[GS_APP_SIZE];
+    int card = gs_probe_find_card(&view->probe, d->uuid);
+
+    if (whole == UINT64_MAX && card >= 0)
+        whole = view->probe.card[card].total_bytes;
+    if (card >= 0)
+        gs_table_addf(t, "card %u", view->probe.card[card].index);
+    else
+        gs_table_add(t, d->uuid);
+    add_bar(t, used, whole, layout);
+    gs_table_addf(t, "%s / %s", gs_app_size(used, used_text),
+                  d->limit_bytes == UINT64_MAX ? "no limit"
+                                               : gs_app_size(d->limit_bytes, limit_text));
+    if (!layout->is_narrow)
+        put_compute(&compute, view, s, d);
+    gs_table_add(t, gs_buf_text(&compute));
+    add_notes(t, s, d);
+}
+
+static int write_devices(const struct gs_view *view, const struct gs_view_slice *s,
+                         const struct layout *layout, struct gs_buf *buf)
 {
     GS_CLEANUP(gs_table_fini) struct gs_table t;
-    char used_text[GS_APP_SIZE], limit_text[GS_APP_SIZE];
+    GS_CLEANUP(gs_buf_fini) struct gs_buf rows = {0};
+    const struct gs_quota *q = &s->slice->quota;
+    const char *row;
+    int rc;
 
     gs_table_init(&t, 5, 0);
-    for (uint32_t i = 0; i < s->slice->quota.n_devices; i++) {
-        const struct gs_quota_device *d = &s->slice->quota.device[i];
-        uint64_t used = gs_view_used(s, d->uuid), pct = gs_view_core_pct(view, s, d->uuid),
-                 whole = d->limit_bytes;
-        int card = gs_probe_find_card(&view->probe, d->uuid);
+    for (uint32_t i = 0; i < q->n_devices; i++)
+        add_device(&t, view, s, &q->device[i], layout);
+    rc = gs_table_write(&t, "  ", layout->is_narrow ? &rows : buf);
+    row = gs_buf_text(&rows);
+    for (uint32_t i = 0; rc == 0 && layout->is_narrow && i < q->n_devices; i++) {
+        size_t n = strcspn(row, "\n") + 1;
 
-        if (whole == UINT64_MAX && card >= 0)
-            whole = view->probe.card[card].total_bytes;
-        if (card >= 0)
-            gs_table_addf(&t, "card %u", view->probe.card[card].index);
-        else
-            gs_table_add(&t, d->uuid);
-        add_bar(&t, used, whole, ascii);
-        gs_table_addf(&t, "%s / %s", gs_app_size(used, used_text),
-                      d->limit_bytes == UINT64_MAX ? "no limit"
-                                                   : gs_app_size(d->limit_bytes, limit_text));
-        if (gs_view_is_held(s, d))
-            add_share(&t, s, d);
-        else if (pct == GS_PROBE_UNKNOWN)
-            gs_table_addf(&t, "compute ? of %u %%", d->core_pct);
-        else
-            gs_table_addf(&t, "compute %u of %u %%", (unsigned)pct, d->core_pct);
-        add_notes(&t, s, d);
+        gs_buf_add(buf, row, n);
+        gs_buf_adds(buf, "    ");
+        put_compute(buf, view, s, &q->device[i]);
+        gs_buf_adds(buf, "\n");
+        row += n;
     }
-    return gs_table_write(&t, "  ", buf);
+    return rc == 0 ? gs_buf_check(buf) : rc;
 }
 
 static int write_processes(const struct gs_view_slice *s, bool outside, struct gs_buf *buf)
@@ -181,18 +244,19 @@ static void write_notes(const struct gs_view *view, struct gs_buf *buf)
 {
     if (view->slices.n_hidden > 0)
         gs_buf_addf(buf,
-                    "\nNot shown: slices that %zu other user%s may have cannot be read. PROMISED "
-                    "leaves them out; USED of a card counts everybody.\n",
+                    "\nNot shown: slices that %zu other user%s may have cannot be read.\n"
+                    "PROMISED leaves them out; USED of a card counts everybody.\n",
                     view->slices.n_hidden, view->slices.n_hidden == 1 ? "" : "s");
 }
 
-static int write_text(const struct gs_view *view, struct gs_buf *buf)
+static int write_text(const struct gs_view *view, const struct gs_screen *screen,
+                      struct gs_buf *buf)
 {
-    bool ascii = is_ascii();
+    const struct layout layout = choose_layout(screen);
     int rc = 0;
 
     if (view->probe.n_cards > 0)
-        rc = write_cards(view, ascii, buf);
+        rc = write_cards(view, &layout, buf);
     else
         gs_buf_addf(buf, "No cards: %s\n", view->no_cards.text);
     for (size_t i = 0; i < view->slices.n && rc == 0; i++) {
@@ -201,10 +265,10 @@ static int write_text(const struct gs_view *view, struct gs_buf *buf)
         gs_buf_addf(buf, "\n%s  %s", s->slice->name, gs_view_state_text(s));
         if (s->slice->uid != geteuid())
             gs_buf_addf(buf, "  user %u", s->slice->uid);
-        gs_buf_adds(buf, "  ");
+        gs_buf_adds(buf, s->slice->command[0] ? "  " : "");
         gs_table_clean(buf, s->slice->command);
         gs_buf_adds(buf, "\n");
-        rc = write_devices(view, s, ascii, buf);
+        rc = write_devices(view, s, &layout, buf);
         if (rc == 0)
             rc = write_processes(s, false, buf);
     }
@@ -216,23 +280,6 @@ static int write_text(const struct gs_view *view, struct gs_buf *buf)
     }
     write_notes(view, buf);
     return rc;
-}
-
-/* Cut to the screen: what is below the last row would scroll the rest away. */
-static void fit_screen(struct gs_buf *buf)
-{
-    struct winsize size = {0};
-    size_t rows = 0;
-
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 3)
-        return;
-    for (size_t i = 0; i < buf->n; i++) {
-        if (buf->p[i] != '\n' || ++rows < (size_t)size.ws_row - 1)
-            continue;
-        buf->n = i + 1;
-        buf->p[buf->n] = '\0';
-        return;
-    }
 }
 
 /* Waits per second take two looks: the second one, or the first where none ever waited. */
@@ -253,6 +300,7 @@ static int read_view(const struct gs_view *before, struct gs_view *ret, struct g
 }
 
 /* One view to standard output.
+ *  @lead    NULL, or what a terminal is told before the view is drawn over its page
  *  @before  NULL, or the view before, which this one takes the place of.
  *  Returns  an exit status; GS_EXIT_FAILED also where there is no card. */
 static int show(bool json, const char *lead, struct gs_view *before)
@@ -260,20 +308,22 @@ static int show(bool json, const char *lead, struct gs_view *before)
     GS_CLEANUP(gs_buf_fini) struct gs_buf buf = {0};
     GS_CLEANUP(gs_buf_fini) struct gs_buf page = {0};
     GS_CLEANUP(gs_view_fini) struct gs_view view = {0};
+    struct gs_screen screen;
     struct gs_err err = {0};
     int rc = read_view(before && before->slice ? before : NULL, &view, &err), status;
 
+    gs_screen_read(&screen);
     if (rc == 0)
-        rc = json ? gs_view_json(&view, true, &buf) : write_text(&view, &buf);
+        rc = json ? gs_view_json(&view, true, &buf) : write_text(&view, &screen, &buf);
     if (rc != 0) {
         gs_app_say("%s", err.text[0] ? err.text : "out of memory");
         return GS_EXIT_FAILED;
     }
-    if (*lead)
-        fit_screen(&buf);
-    gs_buf_adds(&page, lead);
-    gs_buf_add(&page, gs_buf_text(&buf), buf.n);
-    status = gs_app_finish(&page);
+    if (lead) {
+        gs_buf_adds(&page, lead);
+        gs_screen_draw(&screen, &buf, &page);
+    }
+    status = gs_app_finish(lead ? &page : &buf);
     if (json && view.probe.n_cards == 0)
         gs_app_say("%s", view.no_cards.text);
     if (json && view.slices.n_hidden > 0)
@@ -360,9 +410,9 @@ static int live(int ms)
     }
     if (keys)
         set_raw(&before);
-    status = show(false, ENTER CLEAR, &last);
+    status = show(false, ENTER, &last);
     while (status == 0 && !wait_for_key(ms, signal_fd, &keys, &before))
-        status = show(false, CLEAR, &last);
+        status = show(false, "", &last);
     if (tcgetattr(STDIN_FILENO, &(struct termios){0}) == 0 && keys)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
     (void)fputs(LEAVE, stdout);
@@ -382,10 +432,10 @@ int gs_top_main(const struct gs_opt_args *args)
         return GS_EXIT_USAGE;
     }
     if (args->value[GS_OPTION_ONCE] || ((json || !isatty(STDOUT_FILENO)) && !interval))
-        return show(json, "", NULL);
+        return show(json, NULL, NULL);
     if (!json && isatty(STDOUT_FILENO))
         return live(ms);
-    while ((status = show(json, "", &last)) == 0) {
+    while ((status = show(json, NULL, &last)) == 0) {
         if (poll(NULL, 0, ms) < 0 && errno != EINTR)
             return GS_EXIT_FAILED;
         if (!json && write(STDOUT_FILENO, "\n", 1) < 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "apps/gpuslice/promise.h"
 #include "base/file.h"
 #include "contract/board.h"
 #include "core/size.h"
@@ -128,7 +129,8 @@ static void read_shares(struct gs_view_slice *s)
 
     for (uint32_t i = 0; i < q->n_devices; i++) {
         const struct gs_quota_device *d = &q->device[i];
-        uint32_t bp = d->policy == GS_POLICY_ELASTIC ? lent_bp(s, d->uuid) : 0;
+        uint32_t bp =
+            d->policy == GS_POLICY_ELASTIC && s->book.n_devices > 0 ? lent_bp(s, d->uuid) : 0;
 
         s->now_permille[i] = d->policy == GS_POLICY_OFF ? 1000 : d->core_pct * 10;
         if (bp > 0)
@@ -142,10 +144,10 @@ static int read_slice(const struct gs_view *view, struct gs_view_slice *s)
 
     memset(s->wait_ms_per_s, 0xff, sizeof(s->wait_ms_per_s)); /* not known before gs_view_pace() */
     rc = gs_book_read(s->slice->dir_fd, &s->book, NULL);
-
+    s->is_unused = rc == -ENOENT;
+    read_shares(s);
     if (rc != 0)
         return rc == -ENOMEM ? rc : 0; /* none yet; a damaged one shows as no processes */
-    read_shares(s);
     for (size_t i = 0; i < s->book.n_processes && rc == 0; i++)
         rc = add_process(view, s, s->book.process[i].pid, s->book.process[i].used_bytes,
                          !(s->book.process[i].flags & GS_SLOT_UNHELD));
@@ -251,12 +253,16 @@ struct gs_view_share gs_view_share(const struct gs_view_slice *slice,
     struct gs_view_share share = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
     uint64_t ms = slice->book.age_ns / 1000000;
 
-    if (!d)
+    if (!d && !slice->is_unused)
         return share;
-    share.managed_bytes = d->meter.managed_bytes;
     share.now_permille = slice->now_permille[device - slice->slice->quota.device];
+    share.managed_bytes = d ? d->meter.managed_bytes : 0;
     if (!gs_view_is_held(slice, device))
         return share; /* nobody counts; there may be something left of earlier terms */
+    if (!d) {
+        share.used_1s_permille = share.used_10s_permille = share.wait_ms_per_s = 0;
+        return share;
+    }
     ms = ms < 1000 ? 1000 : ms > 10000 ? 10000 : ms;
     share.used_1s_permille = d->meter.used_1s_ns / 1000000;
     share.used_10s_permille = d->meter.used_10s_ns / 1000 / ms;
@@ -278,21 +284,43 @@ static const struct gs_view_slice *find_same(const struct gs_view *view, const s
     return NULL;
 }
 
+/* Several threads of a process may wait at once, and their waits add up to more than the interval:
+ * the process waits all the time then. */
+static uint64_t pace(const struct gs_book *now, const struct gs_book *before, size_t k,
+                     size_t was_k)
+{
+    uint64_t us = (now->read_ns - before->read_ns) / 1000, sum = 0, n = 0;
+
+    for (size_t p = 0; p < now->n_processes && us > 0; p++) {
+        const struct gs_book_process *old = gs_book_find(before, now->process[p].pid);
+        const struct gs_book_wait *was, *is = gs_book_wait(now, p, k);
+        uint64_t ms;
+
+        if (!old)
+            continue;
+        was = gs_book_wait(before, (size_t)(old - before->process), was_k);
+        ms = is->waited_ns > was->waited_ns ? (is->waited_ns - was->waited_ns) / us : 0;
+        if (ms == 0 && is->launches == was->launches)
+            continue; /* nothing was asked of the card */
+        sum += ms < 1000 ? ms : 1000;
+        n++;
+    }
+    return n > 0 ? sum / n : 0;
+}
+
 void gs_view_pace(struct gs_view *view, const struct gs_view *before)
 {
     for (size_t i = 0; i < view->slices.n; i++) {
         struct gs_view_slice *s = &view->slice[i];
         const struct gs_view_slice *old = find_same(before, s->slice);
-        uint64_t us = old ? (s->book.read_ns - old->book.read_ns) / 1000 : 0;
 
-        for (size_t k = 0; us > 0 && k < s->book.n_devices; k++) {
+        for (size_t k = 0; old && k < s->book.n_devices; k++) {
             const struct gs_book_device *was =
                 gs_book_find_device(&old->book, s->book.device[k].uuid);
-            uint64_t now = s->book.device[k].meter.waited_ns;
 
             if (was)
                 s->wait_ms_per_s[k] =
-                    now > was->meter.waited_ns ? (now - was->meter.waited_ns) / us : 0;
+                    pace(&s->book, &old->book, k, (size_t)(was - old->book.device));
         }
     }
 }
@@ -343,4 +371,14 @@ uint64_t gs_view_promised(const struct gs_view *view, const char *uuid)
                 sum = gs_size_add(sum, s->quota.device[k].limit_bytes);
     }
     return sum;
+}
+
+uint64_t gs_view_promised_cores(const struct gs_view *view, const char *uuid)
+{
+    int card = gs_probe_find_card(&view->probe, uuid);
+    struct gs_promise promise = {0};
+
+    if (card >= 0)
+        gs_promise_read(&view->probe.card[card], &view->slices, NULL, &promise);
+    return promise.core_pct;
 }

@@ -26,13 +26,16 @@ struct gs_view_share {
     uint64_t used_1s_permille;  /**< of the card, in the last second */
     uint64_t used_10s_permille; /**< in the last ten, or since the slice began */
     uint64_t now_permille;      /**< what it may use now: with idle shares that are lent to it */
-    uint64_t wait_ms_per_s;     /**< waits of all its threads, per second of the last interval */
-    uint64_t managed_bytes;     /**< of its device memory, what lies in the host's now */
+    /** How much of the last interval launches of a process waited, at most 1000: the mean of those
+     * processes that launched in it. */
+    uint64_t wait_ms_per_s;
+    uint64_t managed_bytes; /**< of its device memory, what lies in the host's now */
 };
 
 struct gs_view_slice {
     const struct gs_slice *slice;
     struct gs_book book; /**< zeroed while there is no ledger */
+    bool is_unused;      /**< there is none yet: no program of it has used a card */
     struct gs_view_process *process;
     size_t n_processes;
     size_t cap_processes;
@@ -63,6 +66,9 @@ uint64_t gs_view_core_pct(const struct gs_view *view, const struct gs_view_slice
                           const char *uuid);
 /** Sum of the limits of live slices on a card, bytes. */
 uint64_t gs_view_promised(const struct gs_view *view, const char *uuid);
+/** Sum of the shares of compute promised on a card, percent; more than 100 where slices were told
+ * to oversubscribe. */
+uint64_t gs_view_promised_cores(const struct gs_view *view, const char *uuid);
 /** "running", "suspended", ... */
 const char *gs_view_state_text(const struct gs_view_slice *slice);
 /** True where the quota holds the device's launches, or gives them a place in a queue. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <yyjson.h>
 
+#include "apps/gpuslice/terms.h"
 #include "apps/gpuslice/view.h"
 #include "base/buf.h"
 
@@ -36,7 +37,8 @@ static bool add_cards(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct gs
              add_text(doc, obj, "name", c->name) &&
              add_number(doc, obj, "total_bytes", c->total_bytes) &&
              add_number(doc, obj, "used_bytes", c->used_bytes) &&
-             add_number(doc, obj, "util_pct", c->util_pct);
+             add_number(doc, obj, "util_pct", c->util_pct) &&
+             add_number(doc, obj, "promised_core_pct", gs_view_promised_cores(view, c->uuid));
     }
     return ok;
 }
@@ -59,7 +61,7 @@ static bool add_share(yyjson_mut_doc *doc, yyjson_mut_val *obj, const struct gs_
            add_number(doc, obj, "wait_ms_per_s", share.wait_ms_per_s) &&
            yyjson_mut_obj_add_str(doc, obj, "policy", gs_quota_policy_name(d->policy)) &&
            yyjson_mut_obj_add_str(doc, obj, "priority",
-                                  s->slice->quota.priority == GS_PRIORITY_HIGH ? "high" : "low") &&
+                                  gs_terms_priority_name(s->slice->quota.priority)) &&
            add_number(doc, obj, "managed_bytes", share.managed_bytes);
 }
 

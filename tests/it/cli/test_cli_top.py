@@ -1,9 +1,13 @@
 """gpuslice top and ls: the JSON interface, the text, the live view, and processes that are not held."""
 
+import fcntl
 import json
 import os
+import re
+import struct
 import subprocess
 import sys
+import termios
 
 from conftest import GIB, MIB
 from cli_tools import Terminal, cli, end, make_cli, read_line  # noqa: F401 (fixtures)
@@ -27,7 +31,9 @@ def test_json_has_exactly_the_agreed_keys(cli):
     top = cli.top()
     assert list(top) == ["version", "cards", "slices"] and top["version"] == 1
     card, = top["cards"]
-    assert list(card) == ["uuid", "index", "name", "total_bytes", "used_bytes", "util_pct"]
+    assert list(card) == ["uuid", "index", "name", "total_bytes", "used_bytes", "util_pct",
+                          "promised_core_pct"]
+    assert card["promised_core_pct"] == 40
     assert card["total_bytes"] == 8 * GIB and card["index"] == 0 and card["used_bytes"] >= 64 * MIB
     s, = top["slices"]
     assert list(s) == ["name", "state", "devices", "processes"] and (s["name"], s["state"]) == ("h", "running")
@@ -35,7 +41,7 @@ def test_json_has_exactly_the_agreed_keys(cli):
     assert list(d) == ["uuid", "limit_bytes", "used_bytes", "core_limit_pct", "core_used_pct", "core_used_1s_pct",
                        "core_used_10s_pct", "share_now_pct", "wait_ms_per_s", "policy", "priority", "managed_bytes"]
     assert (d["uuid"], d["limit_bytes"], d["used_bytes"]) == (card["uuid"], GIB, 64 * MIB)
-    assert (d["core_limit_pct"], d["policy"], d["priority"]) == (40, "fixed", "low")
+    assert (d["core_limit_pct"], d["policy"], d["priority"]) == (40, "fixed", "none")
     assert (d["core_used_1s_pct"], d["core_used_10s_pct"], d["wait_ms_per_s"], d["managed_bytes"]) == (0, 0, 0, 0)
     assert d["share_now_pct"] == 40
     assert s["processes"] == [{"pid": pid, "used_bytes": 64 * MIB, "held": True}]
@@ -98,6 +104,62 @@ def test_live_view_refreshes_and_q_quits(cli):
     t.type(b"q")
     text, status = t.end()
     assert status == 0 and b"CARD" in seen and text.rstrip().endswith(b"\033[?1049l")
+
+
+def rows_of(screen, columns):
+    """Frames of the live view as lines of text."""
+    for frame in screen.split("\033[H")[2:-1]:
+        assert "\033[2J" not in frame and "\033[J" in frame
+        lines = [x.replace("\033[K", "") for x in frame.split("\033[J")[0].splitlines()]
+        assert max(len(x) for x in lines) <= columns
+        yield lines
+
+
+def test_live_view_fits_the_terminal(cli):
+    p = cli.start("--memory", "2Gi", "--cores", "30", "--policy", "elastic", "--priority", "high", "--name", "s",
+                  code="echo ready; cat # " + "x" * 200)
+    for columns in (80, 60, 200):
+        t = Terminal([str(cli.exe), "top", "--interval", "0.1"], {**cli.env, "TERM": "xterm"})
+        fcntl.ioctl(t.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        t.until(b"\033[J")  # may have been drawn before it had this size
+        seen = b"\033[J" + t.until(b"\033[J") + t.until(b"\033[J") + t.until(b"\033[H") + t.until(b"\033[H")
+        t.type(b"q")
+        assert t.end()[1] == 0
+        frames = list(rows_of("\033[H" + seen.decode(), columns))
+        assert frames
+        for lines in frames:
+            assert "2 GiB" in "".join(lines) and "of 30 % elastic" in "".join(lines), lines
+            assert ("GPU-" in lines[1]) == (columns == 200)
+    assert end(p) == 0
+
+
+def test_promised_compute_is_shown(make_cli):
+    cli = make_cli(cards=2)
+    a = cli.start("--cores", "30", "--device", "0", "--name", "a")
+    b = cli.start("--cores", "40,20", "--memory", "1Gi", "--device", "0,1", "--name", "b")
+    c = cli.start("--cores", "50", "--policy", "off", "--device", "1", "--name", "c")
+    assert [x["promised_core_pct"] for x in cli.top()["cards"]] == [70, 20]
+    text = cli.ok("top", "--once")
+    assert re.search(r"0 %  +1 GiB, 70 %  +GPU", text) and re.search(r"0 %  +1 GiB, 20 %  +GPU", text)
+    rows = {x.split()[0]: re.split("  +", x.strip()) for x in cli.ok("ls").splitlines()}
+    assert [rows[x][2:4] for x in "abc"] == [["none, 30 %", "0 B"], ["1 GiB, 40 %; 1 GiB, 20 %", "0 B; 0 B"],
+                                             ["none", "0 B"]]
+    assert [end(p) for p in (a, b, c)] == [0, 0, 0]
+
+
+def test_a_slice_that_has_used_nothing_used_nothing(cli):
+    p = cli.start("--cores", "30", "--name", "s")
+    q = cli.start("--cores", "60", "--policy", "off", "--memory", "1Gi", "--name", "t")
+    d, = cli.slice("s")["devices"]
+    assert [d[k] for k in ("core_used_pct", "core_used_1s_pct", "core_used_10s_pct", "share_now_pct", "wait_ms_per_s",
+                           "managed_bytes")] == [0, 0, 0, 30, 0, 0]
+    text = cli.ok("top", "--once")
+    assert "compute 0.0 of 30 % fixed, 10 s 0.0 %, waits 0 %\n" in text
+    assert "compute 0 of 60 % off\n" in text
+    assert "?" not in text
+    for out in (text, cli.ok("ls")):
+        assert all(line == line.rstrip() for line in out.splitlines())
+    assert end(p) == 0 and end(q) == 0
 
 
 def test_bad_options(cli):
