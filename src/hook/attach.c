@@ -77,8 +77,8 @@ static void set_priority(struct gs_self_state *self, const struct gs_quota *quot
     __atomic_store_n(&self->priority, priority, __ATOMIC_RELAXED);
 }
 
-/** Find our devices in the ledger. */
-static int match_devices(struct gs_self_state *self, const struct gs_quota *quota, bool from_env)
+/** Find our devices in the ledger, which has a place for each. */
+static void match_devices(struct gs_self_state *self, const struct gs_quota *quota, bool from_env)
 {
     for (uint32_t i = 0; i < self->n_mapped; i++) {
         memcpy(self->uuid[i], self->device[i].uuid, sizeof(self->uuid[i]));
@@ -88,7 +88,7 @@ static int match_devices(struct gs_self_state *self, const struct gs_quota *quot
         int at = find_uuid(self, quota->device[i].uuid);
 
         if (at < 0)
-            return gs_self_fail(GS_REASON_LEDGER_STALE, self->path, 0, 0);
+            continue; /* a tenant has just overwritten it: not granted */
         set_limit(self, (uint32_t)at, &quota->device[i], from_env);
         set_core(self, (uint32_t)at, &quota->device[i], from_env);
     }
@@ -96,7 +96,6 @@ static int match_devices(struct gs_self_state *self, const struct gs_quota *quot
     __atomic_store_n(&self->oversubscribe, quota->oversubscribe, __ATOMIC_RELAXED);
     if (!from_env)
         gs_atomic_store(&self->ledger->head.quota_generation, quota->generation, __ATOMIC_RELAXED);
-    return 0;
 }
 
 static int identify(struct gs_self_state *self)
@@ -152,10 +151,11 @@ static int attach(struct gs_self_state *self, struct gs_quota *quota)
     rc = identify(self);
     if (rc == 0)
         rc = gs_file_open(quota);
-    if (rc == 0)
-        rc = match_devices(self, quota, from_env);
-    if (rc == 0)
-        rc = claim(self);
+    if (rc < 0)
+        return rc;
+    match_devices(self, quota, from_env);
+    rc = claim(self);
+    gs_file_joined();
     return rc;
 }
 

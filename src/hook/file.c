@@ -11,12 +11,16 @@
 #include "core/atomics.h"
 #include "hook/mirror.h"
 #include "hook/self.h"
+#include "hook/slot.h"
 #include "hook/step.h"
 #include "hook/sys.h"
 
-/* The byte whose record lock serialises creation: the first after the slots' bytes. */
+/* The byte whose record lock orders who joins (shared) and who makes or remakes the file
+ * (exclusive): the first after the slots' bytes. */
 #define CREATE_LOCK_BYTE GS_LEDGER_SLOTS
-#define CREATE_WAIT_US   1000000u
+/* How often the file may be another one by the time we have our lock on it. */
+#define JOIN_TRIES     16
+#define CREATE_WAIT_US 1000000u
 /* Out of the way of programs that count on low numbers. */
 #define FD_FLOOR 64
 
@@ -154,7 +158,7 @@ static int map(struct gs_self_state *self, uint32_t n_devices)
     return 0;
 }
 
-/** Under the creation lock: the file is empty, or was left unfinished. */
+/** Under the file's lock for us alone: the file is empty, or was left unfinished. */
 static int create(struct gs_self_state *self, const struct gs_quota *quota)
 {
     uint64_t bytes = gs_ledger_file_bytes(quota->n_devices);
@@ -189,74 +193,244 @@ static int create(struct gs_self_state *self, const struct gs_quota *quota)
     return 0;
 }
 
-/** Wait for our turn to create. 0, -ETIMEDOUT, or another -errno. */
-static int lock_creation(int fd)
+/** Wait for the file's lock: F_RDLCK to join, F_WRLCK to make it. 0, -ETIMEDOUT, or another
+ * -errno. */
+static int lock_file(int fd, short type)
 {
     struct gs_sys_wait wait = {GS_SYS_WAIT_SPINS, 0};
     int rc;
 
     do {
-        rc = gs_sys_lock_byte(fd, CREATE_LOCK_BYTE, F_WRLCK);
+        rc = gs_sys_lock_byte(fd, CREATE_LOCK_BYTE, type);
     } while ((rc == -EAGAIN || rc == -EACCES) && gs_sys_wait(&wait, CREATE_WAIT_US));
     return rc == -EAGAIN || rc == -EACCES ? -ETIMEDOUT : rc;
 }
 
-static int open_or_create(struct gs_self_state *self, const struct gs_quota *quota)
+/** Is what we opened still what the path names? Ask under the lock: who remakes the file has it
+ * alone. */
+static bool is_current(const struct gs_self_state *self)
 {
-    uint32_t n_devices;
-    int rc = gs_ledger_check(self->fd, &n_devices);
+    struct stat opened, named;
 
-    if (rc == 0)
-        return map(self, n_devices);
-    if (rc == -ENODATA && quota != NULL) {
-        rc = lock_creation(self->fd);
-        if (rc < 0)
-            return gs_self_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
-        GS_STEP("create.locked");
-        rc = gs_ledger_check(self->fd, &n_devices);
-        if (rc == 0)
-            rc = map(self, n_devices);
-        else if (rc == -ENODATA)
-            rc = create(self, quota);
-        (void)gs_sys_lock_byte(self->fd, CREATE_LOCK_BYTE, F_UNLCK);
-        if (rc == 0 || rc == -ESHUTDOWN)
-            return rc;
-    }
-    return gs_self_fail(GS_REASON_LEDGER_FOREIGN, self->path, (uint64_t)-rc, 0);
+    return gs_sys_fstat(self->fd, &opened) == 0 &&
+           GS_SYS(SYS_newfstatat, AT_FDCWD, self->path, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-int gs_file_open(const struct gs_quota *quota)
+static void unmap(struct gs_self_state *self)
 {
-    struct gs_self_state *self = &gs_self;
-    bool is_default;
-    int rc = choose_path(self->path, sizeof(self->path), &is_default);
-
-    if (rc == 0)
-        rc = open_file(self->path, is_default, quota != NULL);
-    if (rc == -EPERM && is_default)
-        return gs_self_fail(GS_REASON_LEDGER_FOLDER, self->path, EPERM, 0);
-    if (rc < 0)
-        return gs_self_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
-    self->fd = rc;
-    rc = open_or_create(self, quota);
-    if (rc < 0)
-        gs_file_close();
-    return rc;
-}
-
-void gs_file_close(void)
-{
-    struct gs_self_state *self = &gs_self;
-
     if (self->region != NULL)
         (void)munmap(self->region, self->map_bytes); /* our own mapping */
-    if (self->fd > 0)
-        gs_sys_close(self->fd);
     self->region = NULL;
     self->ledger = NULL;
     self->device = NULL;
     self->mirror = NULL;
     self->map_bytes = 0;
     self->n_mapped = 0;
+}
+
+/** Has the mapped ledger a place for each card of the quota? */
+static bool is_for(const struct gs_self_state *self, const struct gs_quota *quota)
+{
+    for (uint32_t i = 0; i < quota->n_devices; i++) {
+        uint32_t at = 0;
+
+        while (at < self->n_mapped && strncmp(self->device[at].uuid, quota->device[i].uuid,
+                                              sizeof(self->device[at].uuid)) != 0)
+            at++;
+        if (at == self->n_mapped)
+            return false;
+    }
+    return true;
+}
+
+/** A ledger that an older version of ours made. */
+static bool is_older(int fd)
+{
+    struct gs_ledger_head head;
+    const size_t n = offsetof(struct gs_ledger_head, n_devices);
+
+    return GS_SYS(SYS_pread64, fd, &head, n, (off_t)GS_LEDGER_OFFSET) == (long)n &&
+           head.magic == GS_LEDGER_MAGIC && head.version < GS_LEDGER_VERSION;
+}
+
+/** Lock every slot of the file, so that nobody can claim one. False: somebody lives in one. Where
+ * slots stand is the same in all versions so far. */
+static bool lock_all_slots(const struct gs_self_state *self)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = GS_LEDGER_SLOTS};
+    const uint64_t slots = GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot);
+
+    if (GS_SYS(SYS_fcntl, self->fd, F_SETLK, &all) != 0)
+        return false;
+    for (uint32_t i = 0; i < GS_LEDGER_SLOTS; i++) {
+        off_t at = (off_t)(slots + i * sizeof(struct gs_ledger_slot));
+        uint64_t owner;
+
+        if (GS_SYS(SYS_pread64, self->fd, &owner, sizeof(owner), at) != (long)sizeof(owner))
+            return false;
+        /* a program that closed our descriptor lives without its lock; our own word is of the
+         * program that this process was before it began another */
+        if (owner != 0 && owner != self->owner_word && !gs_slot_is_owner_dead(owner))
+            return false;
+    }
+    return true;
+}
+
+/** A new file of this name, locked for us alone, in place of one that a killed process left. */
+static int open_fresh(int folder, const char *name)
+{
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    int fd, rc;
+
+    (void)GS_SYS(SYS_unlinkat, folder, name, 0); /* mostly there is none */
+    fd = gs_sys_openat(folder, name, flags, 0600);
+    if (fd < 0)
+        return fd;
+    open_to_all(folder, fd);
+    rc = gs_sys_lock_byte(fd, CREATE_LOCK_BYTE, F_WRLCK);
+    if (rc < 0)
+        gs_sys_close(fd);
+    return rc < 0 ? rc : fd;
+}
+
+/** Under the file's lock: put a new ledger in its place, unless a process lives in it. Our
+ * descriptor stays the old one's, and with it the locks. Returns 0; -EBUSY; -ESHUTDOWN, noted. */
+static int remake(struct gs_self_state *self, const struct gs_quota *quota, bool is_default)
+{
+    const int old = self->fd;
+    char fresh[128];
+    struct gs_str_out out;
+    const char *name;
+    int folder, fd, rc;
+
+    if (!lock_all_slots(self))
+        return -EBUSY;
+    folder = open_folder(self->path, is_default, &name);
+    if (folder < 0)
+        return -EBUSY;
+    gs_str_out_init(&out, fresh, sizeof(fresh));
+    gs_str_put_c(&out, name);
+    gs_str_put_c(&out, ".new");
+    fd = out.cut ? -ENAMETOOLONG : open_fresh(folder, fresh);
+    rc = fd < 0 ? -EBUSY : 0;
+    if (rc == 0) {
+        self->fd = fd;
+        rc = create(self, quota);
+        unmap(self);
+        GS_STEP("remake.written");
+        if (rc == 0 && GS_SYS(SYS_renameat2, folder, fresh, folder, name, 0) < 0)
+            rc = -EBUSY;
+        GS_STEP("remake.renamed");
+        if (rc < 0)
+            (void)GS_SYS(SYS_unlinkat, folder, fresh, 0); /* or the next one does */
+        gs_sys_close(fd);
+        self->fd = old;
+    }
+    gs_sys_close(folder);
+    return rc;
+}
+
+/** The ledger that is there will not do. Make it, or say why not. 0: look again. */
+static int make(struct gs_self_state *self, const struct gs_quota *quota, int check,
+                bool is_default)
+{
+    uint32_t n_devices;
+    int rc;
+
+    if (check == -ENODATA) {
+        rc = create(self, quota);
+        unmap(self);
+        return rc;
+    }
+    rc = remake(self, quota, is_default);
+    if (rc != -EBUSY)
+        return rc;
+    if (gs_ledger_check(self->fd, &n_devices) == 0)
+        (void)!map(self, n_devices); /* for its ring */
+    return gs_self_fail(GS_REASON_LEDGER_STALE, self->path, 0, 0);
+}
+
+/** One look at the file that is open, under its lock. 0 mapped, and the lock is kept until
+ * gs_file_joined(); -EAGAIN open it again, and with *make_it ask for the lock alone. */
+static int join(struct gs_self_state *self, const struct gs_quota *quota, bool is_default,
+                bool *make_it)
+{
+    uint32_t n_devices;
+    int rc = lock_file(self->fd, *make_it ? F_WRLCK : F_RDLCK);
+
+    if (rc < 0)
+        return gs_self_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
+    if (!is_current(self))
+        return -EAGAIN;
+    if (*make_it)
+        GS_STEP("create.locked");
+    rc = gs_ledger_check(self->fd, &n_devices);
+    if (rc == 0) {
+        rc = map(self, n_devices);
+        if (rc < 0 || is_for(self, quota))
+            return rc;
+        unmap(self);
+    } else if (rc != -ENODATA && !is_older(self->fd)) {
+        return gs_self_fail(GS_REASON_LEDGER_FOREIGN, self->path, (uint64_t)-rc, 0);
+    }
+    if (*make_it)
+        rc = make(self, quota, rc, is_default);
+    *make_it = !*make_it;
+    return rc == -ESHUTDOWN ? rc : -EAGAIN;
+}
+
+/** Only for its ring: as it is, or not at all. */
+static int look(struct gs_self_state *self)
+{
+    uint32_t n_devices;
+    int rc = gs_ledger_check(self->fd, &n_devices);
+
+    if (rc == 0)
+        return map(self, n_devices);
+    return gs_self_fail(GS_REASON_LEDGER_FOREIGN, self->path, (uint64_t)-rc, 0);
+}
+
+int gs_file_open(const struct gs_quota *quota)
+{
+    struct gs_self_state *self = &gs_self;
+    bool is_default, make_it = false;
+    int rc = choose_path(self->path, sizeof(self->path), &is_default);
+
+    for (int i = 0; i < JOIN_TRIES; i++) {
+        if (rc == 0)
+            rc = open_file(self->path, is_default, quota != NULL);
+        if (rc == -EPERM && is_default)
+            return gs_self_fail(GS_REASON_LEDGER_FOLDER, self->path, EPERM, 0);
+        if (rc < 0)
+            return gs_self_fail(GS_REASON_LEDGER_OPEN, self->path, (uint64_t)-rc, 0);
+        self->fd = rc;
+        rc = quota != NULL ? join(self, quota, is_default, &make_it) : look(self);
+        if (rc == 0)
+            return 0;
+        if (self->region == NULL)
+            gs_file_close();
+        else
+            gs_file_joined(); /* not ours to live in, but its ring can tell people */
+        if (rc != -EAGAIN)
+            return rc;
+        rc = 0;
+    }
+    return gs_self_fail(GS_REASON_LEDGER_OPEN, self->path, EAGAIN, 0);
+}
+
+void gs_file_joined(void)
+{
+    if (gs_self.fd > 0)
+        (void)gs_sys_lock_byte(gs_self.fd, CREATE_LOCK_BYTE, F_UNLCK);
+}
+
+void gs_file_close(void)
+{
+    struct gs_self_state *self = &gs_self;
+
+    unmap(self);
+    if (self->fd > 0)
+        gs_sys_close(self->fd);
     self->fd = 0;
 }

@@ -250,9 +250,164 @@ static void test_changed_quota(void **state)
     assert_int_equal(gs_self.region->limit_bytes[2], 500);
     assert_int_equal(gs_self.ledger->head.quota_generation, 4);
     gs_attach_forget();
+}
+
+static void write_other_devices(void)
+{
     slice_write_quota("gpuslice-quota 1\ngeneration 5\nfail closed\n"
                       "device GPU-7 memory=500 cores=none policy=off\n");
+}
+
+static int stay(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+/** A ledger that was made for other devices is refused while a process lives in it, and made anew
+ * for the next one after. */
+static void test_other_devices(void **state)
+{
+    struct stat before, after;
+    int other;
+
+    (void)state;
+    other = slice_start_other(stay, NULL);
+    assert_int_equal(stat(slice_ledger(), &before), 0);
+    write_other_devices();
     assert_closed(GS_REASON_LEDGER_STALE);
+    assert_int_equal(stat(slice_ledger(), &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    slice_end(other);
+    slice_attach();
+    assert_int_equal(gs_attach_n_devices(), 1);
+    assert_int_equal(gs_attach_device("GPU-7"), 0);
+    assert_int_equal(gs_gate_limit(0), 500);
+    assert_int_equal(stat(slice_ledger(), &after), 0);
+    assert_int_equal(after.st_ino, gs_self.file_ino);
+    assert_int_equal(after.st_mode & 0777, 0600);
+    assert_int_equal(after.st_size, gs_ledger_file_bytes(1));
+}
+
+static int closes_its_descriptor(void *arg)
+{
+    (void)arg;
+    return close(gs_self.fd);
+}
+
+/** A program that closed our descriptor has lost its lock and lives. */
+static void test_other_devices_lock_lost(void **state)
+{
+    int other;
+
+    (void)state;
+    other = slice_start_other(closes_its_descriptor, NULL);
+    write_other_devices();
+    assert_closed(GS_REASON_LEDGER_STALE);
+    slice_end(other);
+    slice_attach();
+}
+
+/** Where no new file can be put in its place, the old one is refused as before, and is whole. */
+static void test_other_devices_no_place(void **state)
+{
+    char path[160];
+
+    (void)state;
+    slice_attach();
+    gs_attach_forget();
+    write_other_devices();
+    (void)snprintf(path, sizeof(path), "%s.new", slice_ledger());
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_closed(GS_REASON_LEDGER_STALE);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(symlink("/etc/passwd", path), 0); /* left by anybody: goes, is not followed */
+    slice_attach();
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void test_older_version(void **state)
+{
+    const uint64_t at = GS_LEDGER_OFFSET + offsetof(struct gs_ledger_head, version);
+    const uint32_t older = GS_LEDGER_VERSION - 1, newer = GS_LEDGER_VERSION + 1;
+    int fd, other;
+
+    (void)state;
+    other = slice_start_other(stay, NULL);
+    fd = open(slice_ledger(), O_RDWR | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, &older, sizeof(older), (off_t)at), sizeof(older));
+    (void)close(fd);
+    assert_closed(GS_REASON_LEDGER_STALE);
+    slice_end(other);
+    slice_attach();
+    assert_int_equal(gs_self.ledger->head.version, GS_LEDGER_VERSION);
+    gs_self.ledger->head.version = newer; /* whose slots we cannot know */
+    gs_attach_forget();
+    assert_closed(GS_REASON_LEDGER_FOREIGN);
+}
+
+#define RACERS 6
+
+/** Attach for card `i`; answer with the file we live in, 0 refused, and stay until told. */
+static void race(uint32_t i, int answers, int end)
+{
+    uint64_t ino = 0;
+    struct stat st;
+    char byte;
+
+    gs_attach_forget();
+    (void)setenv(i % 2 == 0 ? "CUDA_DEVICE_MEMORY_LIMIT_0" : "CUDA_DEVICE_MEMORY_LIMIT_1", "1m", 1);
+    if (gs_attach() == 0)
+        ino = gs_self.file_ino;
+    if (ino != 0 && (stat(slice_ledger(), &st) != 0 || st.st_ino != ino))
+        ino = UINT64_MAX;
+    (void)!write(answers, &ino, sizeof(ino));
+    (void)!read(end, &byte, 1);
+    _exit(0);
+}
+
+/** Processes for one card and for another at the same time, in a ledger for a third: whoever is let
+ * in lives in the one file that the path names, and those of the other card are refused. */
+static void test_other_devices_race(void **state)
+{
+    (void)state;
+    slice_use_env();
+    for (int round = 0; round < 20; round++) {
+        uint64_t ino, seen = 0;
+        int answers[2], end[2];
+        uint32_t n_in = 0;
+
+        assert_int_equal(setenv("CUDA_DEVICE_MEMORY_LIMIT_2", "1m", 1), 0);
+        slice_end(slice_start_other(stay, NULL));
+        assert_int_equal(unsetenv("CUDA_DEVICE_MEMORY_LIMIT_2"), 0);
+        assert_int_equal(pipe(answers), 0);
+        assert_int_equal(pipe(end), 0);
+        for (uint32_t i = 0; i < RACERS; i++) {
+            pid_t pid = fork();
+
+            assert_true(pid >= 0);
+            if (pid == 0) {
+                (void)close(end[1]);
+                race(i, answers[1], end[0]);
+            }
+        }
+        for (uint32_t i = 0; i < RACERS; i++) {
+            assert_int_equal(read(answers[0], &ino, sizeof(ino)), sizeof(ino));
+            if (ino == 0)
+                continue;
+            n_in++;
+            if (seen == 0)
+                seen = ino;
+            assert_true(ino == seen);
+        }
+        (void)close(end[1]);
+        for (uint32_t i = 0; i < RACERS; i++)
+            assert_true(wait(NULL) > 0);
+        (void)close(end[0]);
+        (void)close(answers[0]);
+        (void)close(answers[1]);
+        assert_int_equal(n_in, RACERS / 2);
+    }
 }
 
 /** The reason reaches the ring of a ledger that is there, and $GPUSLICE_LOG. */
@@ -557,6 +712,11 @@ int main(void)
         CASE(test_long_path),
         CASE(test_unfinished_creation),
         CASE(test_changed_quota),
+        CASE(test_other_devices),
+        CASE(test_other_devices_lock_lost),
+        CASE(test_other_devices_no_place),
+        CASE(test_older_version),
+        CASE(test_other_devices_race),
         CASE(test_reason_is_told),
         CASE(test_fork),
         CASE(test_descriptor_closed),
