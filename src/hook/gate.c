@@ -293,7 +293,7 @@ static void heed(struct gs_self_state *self, uint32_t dev, const char *what)
     if (gs_resize_is_due(self))
         gs_resize_now();
     if (gs_suspend_is_on())
-        gs_suspend_wait(dev, what);
+        gs_suspend_wait(dev, what, NULL);
 }
 
 int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what)

@@ -49,6 +49,7 @@ struct launch {
     bool waited;
     enum gs_wait_reason reason; /**< of the wait that began at reason_ns */
     uint64_t reason_ns;
+    uint64_t counted_ns; /**< of the wait, what the meter has already */
 };
 
 static struct gs_limiter_card *card_of(uint32_t dev)
@@ -267,12 +268,21 @@ static void keep_house(uint32_t dev, uint64_t now)
     gs_resize_poll(now);
 }
 
-/** The whole process stands still; in no queue, for nobody is to wait for us meanwhile. */
+static void count_suspended(uint32_t dev, uint64_t ns)
+{
+    (void)gs_atomic_add(&gs_self.device[dev].meter.waited_ns, ns, __ATOMIC_RELAXED);
+    (void)gs_atomic_add(&use_of(dev)->waited_ns, ns, __ATOMIC_RELAXED);
+}
+
+/** The whole process stands still; in no queue, for nobody is to wait for us meanwhile. Nor is its
+ * wait a demand that the board would keep the share for (`wait_since_ns`): the meter has it as it
+ * passes. */
 static void wait_suspended(struct launch *l)
 {
     set_reason(l, GS_WAIT_SUSPEND, l->start_ns);
-    gs_suspend_wait(l->dev, l->what); /* this tells the trace */
+    gs_suspend_wait(l->dev, l->what, count_suspended); /* this tells the trace */
     l->reason_ns = gs_limiter_clock();
+    l->counted_ns = l->reason_ns - l->start_ns;
 }
 
 /** Until our ticket is served. */
@@ -331,7 +341,7 @@ static void account_wait(struct launch *l, uint64_t now)
     if (!l->waited)
         return;
     gs_trace_wait(l->dev, l->reason, l->what, l->reason_ns, now);
-    gs_usage_waited(&gs_self.device[l->dev], use_of(l->dev), now - l->start_ns);
+    gs_usage_waited(&gs_self.device[l->dev], use_of(l->dev), now - l->start_ns - l->counted_ns);
 }
 
 static void admit(struct launch *l)

@@ -137,18 +137,24 @@ void gs_suspend_forget(void)
     __atomic_store_n(&attached_pid, 0, __ATOMIC_RELEASE);
 }
 
-void gs_suspend_wait(uint32_t dev, const char *what)
+void gs_suspend_wait(uint32_t dev, const char *what, void (*tick)(uint32_t dev, uint64_t ns))
 {
     const struct timespec look = {0, LOOK_NS};
-    uint64_t start = gs_sys_clock_ns(CLOCK_MONOTONIC);
+    uint64_t start = gs_sys_clock_ns(CLOCK_MONOTONIC), told = start, now = start;
 
     if (!gs_suspend_is_on())
         return;
     gs_ring_log(GS_REASON_SUSPENDED, dev, what, NULL);
-    while (gs_suspend_is_on())
+    while (gs_suspend_is_on()) {
         (void)GS_SYS(SYS_futex, &gs_self.mirror->status, FUTEX_WAIT, GS_HAMI_SUSPENDED, &look, NULL,
                      0); /* woken, changed, interrupted or late: look again */
-    gs_trace_wait(dev, GS_WAIT_SUSPEND, what, start, gs_sys_clock_ns(CLOCK_MONOTONIC));
+        now = gs_sys_clock_ns(CLOCK_MONOTONIC);
+        if (tick != NULL && now > told) {
+            tick(dev, now - told);
+            told = now;
+        }
+    }
+    gs_trace_wait(dev, GS_WAIT_SUSPEND, what, start, now);
 }
 
 void gs_suspend_changed(void)

@@ -152,8 +152,9 @@ void gs_resize_now(void)
 {
 }
 
-void gs_suspend_wait(uint32_t dev, const char *what)
+void gs_suspend_wait(uint32_t dev, const char *what, void (*tick)(uint32_t dev, uint64_t ns))
 {
+    (void)tick;
     (void)dev;
     (void)what;
 }

@@ -208,8 +208,9 @@ void gs_resize_poll(uint64_t now_ns)
     gs_limiter_configure();
 }
 
-void gs_suspend_wait(uint32_t dev, const char *what)
+void gs_suspend_wait(uint32_t dev, const char *what, void (*tick)(uint32_t dev, uint64_t ns))
 {
+    (void)tick;
     (void)dev;
     (void)what;
 }

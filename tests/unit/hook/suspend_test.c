@@ -198,7 +198,7 @@ static void not_attached_is_harmless(void **state)
 {
     (void)state;
     assert_false(gs_suspend_is_on());
-    gs_suspend_wait(0, "t");
+    gs_suspend_wait(0, "t", NULL);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
