@@ -12,6 +12,7 @@
 #include "hook/sys.h"
 
 static char path[GS_SELF_PATH]; /**< empty: nothing is recorded */
+static uint32_t named_pid;      /**< whose name stands in the file; not a forked child's */
 
 static const char *const names[GS_WAIT_COUNT] = {
     [GS_WAIT_SHARE] = "share",       [GS_WAIT_QUEUE] = "queue",   [GS_WAIT_TURN] = "turn",
@@ -23,6 +24,7 @@ void gs_trace_configure(void)
     struct gs_str value = gs_str_of(getenv(GS_ENV_TRACE));
 
     path[0] = '\0';
+    __atomic_store_n(&named_pid, 0, __ATOMIC_RELAXED);
     if (value.n > 0 && value.p[0] == '/')
         (void)gs_str_to_field(value, path, sizeof(path)); /* too long: not recorded */
 }
@@ -47,6 +49,36 @@ static void put_us(struct gs_str_out *out, uint64_t ns)
     gs_str_put_char(out, (char)('0' + ns / 100 % 10));
     gs_str_put_char(out, (char)('0' + ns / 10 % 10));
     gs_str_put_char(out, (char)('0' + ns % 10));
+}
+
+/** What the process calls itself; a thread may have another name. */
+static size_t read_name(char *name, size_t size)
+{
+    int fd = gs_sys_openat(AT_FDCWD, "/proc/self/comm", O_RDONLY | O_CLOEXEC, 0);
+    long n = fd < 0 ? fd : gs_sys_read(fd, name, size);
+
+    if (fd >= 0)
+        gs_sys_close(fd);
+    while (n > 0 && name[n - 1] == '\n')
+        n--;
+    return n > 0 ? (size_t)n : 0;
+}
+
+/** Before the first event of each process: viewers name its rows so. */
+static void put_process(struct gs_str_out *out)
+{
+    const uint32_t pid = (uint32_t)GS_SYS(SYS_getpid);
+    char name[32];
+    size_t n;
+
+    if (__atomic_exchange_n(&named_pid, pid, __ATOMIC_RELAXED) == pid)
+        return;
+    n = read_name(name, sizeof(name));
+    gs_str_put_c(out, ",{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":");
+    gs_str_put_u64(out, pid);
+    gs_str_put_c(out, ",\"args\":{\"name\":");
+    put_quoted(out, n > 0 ? (struct gs_str){name, n} : GS_STR("?"));
+    gs_str_put_c(out, "}}\n");
 }
 
 static void put_event(struct gs_str_out *out, uint32_t dev, const char *reason, const char *what,
@@ -114,13 +146,14 @@ static void append(const char *line, size_t n)
 void gs_trace_wait(uint32_t dev, enum gs_wait_reason reason, const char *what, uint64_t start_ns,
                    uint64_t end_ns)
 {
-    char line[400];
+    char line[600];
     struct gs_str_out out;
 
     if (GS_LIKELY(path[0] == '\0') || end_ns < start_ns || end_ns - start_ns < GS_TRACE_MIN_NS ||
         (uint32_t)reason >= GS_WAIT_COUNT)
         return;
     gs_str_out_init(&out, line, sizeof(line));
+    put_process(&out);
     put_event(&out, dev, names[reason], what != NULL ? what : "", start_ns, end_ns);
     if (!out.cut)
         append(line, out.n);

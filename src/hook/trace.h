@@ -1,10 +1,11 @@
 #pragma once
 /* A recorded trace: why a launch waited, for chrome://tracing, Perfetto and the like.
  *
- * $GPUSLICE_TRACE names a file that all processes of the slice append to, one event per line and
- * per write. It begins with "[" and a first event; each further line begins with a comma, so that
- * the file is JSON once "]" is added (which the format leaves optional). Source: Trace Event
- * Format, "JSON Array Format", complete events. */
+ * $GPUSLICE_TRACE names a file that all processes of the slice append to, one event per line, whole
+ * lines per write. It begins with "[" and a first event; each further line begins with a comma, so
+ * that the file is JSON once "]" is added (which the format leaves optional): `gpuslice run` adds
+ * it when nobody is left. Before its first event a process tells its name. Source: Trace Event
+ * Format, "JSON Array Format", complete events and metadata events. */
 
 #include <stdint.h>
 

@@ -329,9 +329,11 @@ static void leave(struct run *run)
         gs_app_say("slice '%s': %llu request%s refused; see 'gpuslice log %s'", run->slice.name,
                    (unsigned long long)book.refusals,
                    book.refusals == 1 ? " for memory was" : "s for memory were", run->slice.name);
-    if (gs_slice_lock_home(&lock, NULL) == 0)
-        (void)!gs_slice_remove(&run->slice,
-                               NULL); /* still in use, or the next command collects it */
+    if (gs_slice_lock_home(&lock, NULL) != 0)
+        return;
+    /* still in use, or the next command collects it */
+    if (gs_slice_remove(&run->slice, NULL) == 0 && run->trace[0])
+        gs_trace_close(run->trace);
 }
 
 static int prepare(struct run *run, struct gs_err *err)

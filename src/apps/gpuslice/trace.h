@@ -11,3 +11,7 @@ struct gs_err;
  *  @ret_path  its absolute path, for the processes of the slice.
  *  Returns    0; negative errno with the reason. */
 GS_WUR int gs_trace_create(const char *name, char ret_path[PATH_MAX], struct gs_err *err);
+
+/** Nobody writes to it any more: end the array, so that what reads JSON reads it. A file that is
+ * gone, or is something else meanwhile, is left alone. */
+void gs_trace_close(const char *path);

@@ -1,6 +1,7 @@
 """Shares that change while kernels run: what the card itself says, in wall time of simulated cards."""
 
 import json
+import re
 import subprocess
 import time
 
@@ -67,7 +68,8 @@ def test_a_first_share_is_followed_by_all_processes(cli):
     assert out.returncode == 0 and out.stderr == ""
     load.settles_at(40)
     d, = cli.slice("l")["devices"]
-    assert 30 < d["core_used_1s_pct"] < 50 and d["wait_ms_per_s"] > 100
+    assert 30 < d["core_used_1s_pct"] < 50 and 100 < d["wait_ms_per_s"] <= 1000
+    assert re.search(r"waits \d+ %$", cli.ok("top", "--once"), re.M)
     cli.ok("resize", "--cores", "none", "l")
     time.sleep(SETTLE_S)
     assert load.share(0.5) > 80
@@ -85,12 +87,26 @@ def test_suspended_kernels_stop_and_go_on(cli):
         load.end()
 
 
+def test_a_suspended_launch_waits_as_long_as_it_lasts(cli):
+    load = Load(cli, "--cores", "50", processes=2)
+    cli.ok("suspend", "l")
+    until(lambda: load.share(0.3) == 0)
+    until(lambda: 700 < cli.slice("l")["devices"][0]["wait_ms_per_s"] <= 1000)
+    time.sleep(2)
+    cli.ok("resume", "l")
+    until(lambda: load.share(0.5) > 30)
+    load.end()
+
+
 def test_waits_are_recorded(cli, tmp_path):
     load = Load(cli, "--cores", "20", "--trace", str(tmp_path / "t.json"), processes=2)
     time.sleep(1)
     load.end()
-    _, *events = json.loads((tmp_path / "t.json").read_text() + "]")
+    everything = json.loads((tmp_path / "t.json").read_text())
+    events = [e for e in everything if e["ph"] == "X"]
     waits = [e for e in events if e["name"] == "wait: share"]
+    named = {e["pid"]: e["args"]["name"] for e in everything if e["name"] == "process_name" and e["pid"]}
+    assert named == {e["pid"]: "limiter_client" for e in events}
     assert len({e["pid"] for e in waits}) == 2
     assert {e["args"]["what"] for e in waits} <= {"cuLaunchKernel", "cuGraphLaunch", "cuLaunchKernelEx"}
     assert all(e["dur"] >= 100 for e in events)
