@@ -145,8 +145,10 @@ static int suspend_slot(const struct target *t, uint32_t slot, bool suspend, boo
     int rc = 0;
 
     reach->processes++;
-    if (read_status(t, slot) == from) /* another one: ended meanwhile */
+    if (read_status(t, slot) == from) { /* another one: ended meanwhile */
+        reach->is_new = true;
         rc = put(t, status_at(slot), &to, sizeof(to), err);
+    }
     if (rc != 0 || !is_straight)
         return rc;
     if (send_signal(t, slot, suspend ? SIGUSR2 : SIGUSR1))
@@ -165,6 +167,8 @@ int gs_control_suspend(int dir_fd, bool suspend, bool is_straight,
     memset(ret_reach, 0, sizeof(*ret_reach));
     if (rc == -ENODATA)
         return gs_err_set(err, -ENOENT, "no program of it has used a card yet");
+    if (rc == 0)
+        ret_reach->is_new = (t.books->suspended != 0) != suspend;
     /* before the slots: a process that attaches now writes its own and looks at this one again */
     if (rc == 0)
         rc = put_head(&t, offsetof(struct gs_ledger_head, suspended), suspend, err);

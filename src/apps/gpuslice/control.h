@@ -15,6 +15,7 @@ struct gs_quota;
 struct gs_control_reach {
     uint32_t processes; /**< live ones that use a card */
     uint32_t signalled;
+    bool is_new;   /**< of suspending and resuming: something was not so before */
     uint32_t deaf; /**< whose launches go straight to the driver and who take no signal of ours:
                       they notice at their next allocation */
 };

@@ -13,8 +13,12 @@
 static void tell(const char *name, bool suspend, const struct gs_control_reach *reach,
                  struct gs_buf *buf)
 {
-    gs_buf_addf(buf, "slice '%s': %u process%s %s\n", name, reach->processes,
-                reach->processes == 1 ? "" : "es", suspend ? "suspended" : "resumed");
+    if (reach->is_new)
+        gs_buf_addf(buf, "slice '%s': %u process%s %s\n", name, reach->processes,
+                    reach->processes == 1 ? "" : "es", suspend ? "suspended" : "resumed");
+    else
+        gs_buf_addf(buf, "slice '%s': %s\n", name,
+                    suspend ? "already suspended" : "already running, not suspended");
     if (suspend && reach->deaf > 0)
         gs_app_say("slice '%s': %u of them use%s SIGUSR1 or SIGUSR2 %s and notice at the next "
                    "allocation only, since the slice has no --cores",

@@ -24,8 +24,10 @@ def test_allocations_wait_until_resumed(cli):
     assert c.ask("total()") == 1024 and c.ask("free()") == 0  # asking and freeing do not wait
     c.tell("alloc(100)")
     assert waits(cli)
+    assert cli.ok("suspend", "s") == "slice 's': already suspended\n"
     assert cli.ok("resume", "s") == "slice 's': 1 process resumed\n"
     assert c.answer() == 0
+    assert cli.ok("resume", "s") == "slice 's': already running, not suspended\n"
     assert cli.slice("s")["state"] == "running"
     assert end(c) == 0
 
@@ -126,13 +128,27 @@ def test_suspend_is_recorded_in_the_trace(cli, tmp_path):
         until(lambda: cli("log", "s").stdout.count("the slice is suspended") == n + 1)
         cli.ok("resume", "s")
         assert c.answer() == 0
-    head, *events = json.loads(trace.read_text() + "]")
-    assert head["ph"] == "M"
+    head, name, *events = json.loads(trace.read_text() + "]")
+    assert head["ph"] == name["ph"] == "M" and (name["name"], name["pid"]) == ("process_name", c.pid)
     assert [(e["name"], e["ph"], e["pid"], e["args"]["what"], e["cat"]) for e in events] == [
         ("wait: suspend", "X", c.pid, "cuMemAlloc", "gpuslice")] * 2
     assert all(e["dur"] >= 100 and e["ts"] > 0 and e["tid"] == c.pid for e in events)
     assert events[0]["args"]["device"] == cli.top()["cards"][0]["uuid"]
     assert end(c) == 0
+    assert json.loads(trace.read_text()) == [head, name, *events]
+
+
+def test_a_trace_is_closed_by_who_leaves_last(cli, tmp_path):
+    """Not while another program of the slice may add to it, and only what is a trace."""
+    trace = tmp_path / "t.json"
+    a = cli.start("--name", "s", "--trace", trace)
+    b = cli.start("--join", "s")
+    assert end(a) == 0
+    assert not trace.read_text().endswith("]\n") and json.loads(trace.read_text() + "]")
+    assert end(b) == 0
+    a = cli.start("--name", "s", "--trace", trace)
+    trace.write_text("mine\n")
+    assert end(a) == 0 and trace.read_text() == "mine\n"
 
 
 def test_trace_files_that_cannot_be(cli, tmp_path):
