@@ -1,7 +1,7 @@
 #pragma once
 /* The board: what a slice must know of its neighbours on one card. One file per card, written every
  * GS_BOARD_TICK_NS by one process that may read every slice's ledger (a node's monitor, or one
- * elected `gpuslice run`), mapped read-only by the hooks.
+ * elected `gpuslice run`), read by the hooks.
  *
  * Everything on it is advice that expires: a reader that finds the beat older than
  * GS_BOARD_STALE_NS goes by its own quota alone (fixed policy, no lending, no blocks, no refunds).
@@ -54,7 +54,7 @@ struct gs_board {
 _Static_assert(sizeof(struct gs_board_slice) == 56, "entry layout");
 _Static_assert(offsetof(struct gs_board, slice) == 256, "board layout");
 
-/** Copy the entry of one ledger out of a mapped board.
+/** Copy the entry of one ledger out of a board, mapped or copied.
  *  @now_ns  CLOCK_MONOTONIC; may be a little old, as of a thread that was preempted since.
  *  Returns  0; -ENODATA not a board; -ESTALE the beat is more than GS_BOARD_STALE_NS away from
  *           now_ns; -ENOENT the slice is not on it; -EAGAIN the writer was at it at every try.

@@ -2,31 +2,37 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "contract/env.h"
 #include "core/atomics.h"
 #include "hook/self.h"
+#include "hook/spin.h"
 #include "hook/sys.h"
 
-/** A board that is absent, stale or damaged is looked for again after so long. */
+/* Read, not mapped: a file that somebody cuts short would kill the reader of a mapping. */
+
+/** A board is read again after so long: a tenth of a tick, and less often than launches pass. */
+#define READ_NS 2000000u
+/** One that is absent, stale or damaged. */
 #define LOOK_NS 100000000u
-/** Mappings of one card's boards that may pile up: a reader may still be in an old one, so none is
- * taken away. A writer replaces its file only after an accident. */
-#define MAPS_MAX 256u
+/** A writer is at it for microseconds. */
+#define TRIES 8
 
 struct view {
-    uint64_t board;    /**< const struct gs_board *; 0 none so far */
-    uint64_t look_ns;  /**< when the file may be looked at next; moved by compare-and-swap */
-    uint64_t file_dev; /**< what is mapped; only by who moved look_ns */
-    uint64_t file_ino;
-    uint32_t n_maps;
+    uint64_t look_ns; /**< when the file is read next; moved by who reads it */
+    uint64_t spin;    /**< of what follows */
+    uint64_t beat_ns; /**< 0 nothing was read so far */
+    int rc;           /**< 0, or why we are not on the board */
+    struct gs_board_slice entry;
 };
 
 static struct {
     struct view view[GS_LEDGER_DEVICES];
+    struct gs_board copy; /**< of the thread that reads */
+    uint64_t is_reading;
     uint64_t stage;   /**< of choosing the folder: STAGE_* */
     char folder[512]; /**< empty: none */
 } state;
@@ -80,81 +86,96 @@ static int open_board(const char *uuid)
                          0);
 }
 
-static int map_board(struct view *view, int fd)
+/** A whole board as it was between two writes. */
+static int read_board(int fd, struct gs_board *ret)
 {
-    struct stat st;
-    void *p;
-    int rc = gs_sys_fstat(fd, &st);
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t seq = 0;
+        long n = gs_sys_pread(fd, ret, sizeof(*ret), 0);
 
-    if (rc < 0)
-        return rc;
-    /* a shorter file would kill the reader at its first missing page */
-    if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(struct gs_board))
-        return -ENODATA;
-    if (view->board != 0 && view->file_dev == st.st_dev && view->file_ino == st.st_ino)
-        return 0;
-    if (view->n_maps >= MAPS_MAX)
-        return -EMFILE;
-    p = mmap(NULL, sizeof(struct gs_board), PROT_READ, MAP_SHARED, fd, 0);
-    if (p == MAP_FAILED)
-        return -ENOMEM;
-    view->n_maps++;
-    view->file_dev = st.st_dev;
-    view->file_ino = st.st_ino;
-    gs_atomic_store(&view->board, (uint64_t)(uintptr_t)p, __ATOMIC_RELEASE);
-    return 0;
+        if (n != (long)sizeof(*ret))
+            return n < 0 ? (int)n : -ENODATA;
+        n = gs_sys_pread(fd, &seq, sizeof(seq), offsetof(struct gs_board, seq));
+        if (n == (long)sizeof(seq) && seq == ret->seq && (seq & 1) == 0)
+            return 0;
+    }
+    return -EAGAIN;
 }
 
-/** Look for the card's file, unless that was done a moment ago or another thread is at it. */
+/** Read the card's file. What cannot be read changes nothing: what was read last counts until its
+ *  beat is too old. */
+static void take(struct view *view, const char *uuid, uint64_t now_ns)
+{
+    struct gs_board_slice entry = {0};
+    int rc, fd = open_board(uuid);
+
+    if (fd < 0)
+        return;
+    rc = read_board(fd, &state.copy);
+    gs_sys_close(fd);
+    if (rc == 0)
+        rc = gs_board_find(&state.copy, gs_self.file_dev, gs_self.file_ino, now_ns, &entry);
+    if (rc != 0 && rc != -ENOENT)
+        return;
+    gs_spin_lock(&view->spin);
+    view->beat_ns = state.copy.beat_ns;
+    view->rc = rc;
+    view->entry = entry;
+    gs_spin_unlock(&view->spin);
+}
+
+static bool is_fresh(uint64_t beat_ns, uint64_t now_ns)
+{
+    return beat_ns != 0 &&
+           (beat_ns <= now_ns ? now_ns - beat_ns : beat_ns - now_ns) <= GS_BOARD_STALE_NS;
+}
+
+/** Read the file where that is due, unless another thread is at one. */
 static void look(uint32_t dev, uint64_t now_ns)
 {
     struct view *view = &state.view[dev];
-    uint64_t next = gs_atomic_load(&view->look_ns, __ATOMIC_RELAXED);
-    int fd, rc, saved_errno = errno;
+    uint64_t next = gs_atomic_load(&view->look_ns, __ATOMIC_RELAXED), idle = 0;
+    int saved_errno = errno;
+    bool fresh;
 
     /* a clock that went back must not keep us from looking */
     if (now_ns < next && next - now_ns <= LOOK_NS)
         return;
-    if (!gs_atomic_cas(&view->look_ns, &next, now_ns + LOOK_NS, __ATOMIC_ACQ_REL))
+    if (!gs_atomic_cas(&state.is_reading, &idle, 1, __ATOMIC_ACQUIRE))
         return;
-    fd = open_board(gs_self.uuid[dev]);
-    if (fd >= 0) {
-        rc = map_board(view, fd);
-        (void)rc; /* no board for now: the slice goes by its own quota */
-        gs_sys_close(fd);
-    }
+    take(view, gs_self.uuid[dev], now_ns);
+    fresh = is_fresh(view->beat_ns, now_ns); /* only who reads writes it */
+    gs_atomic_store(&view->look_ns, now_ns + (fresh ? READ_NS : LOOK_NS), __ATOMIC_RELAXED);
+    gs_atomic_store(&state.is_reading, 0, __ATOMIC_RELEASE);
     errno = saved_errno;
-}
-
-static int find(uint32_t dev, uint64_t now_ns, struct gs_board_slice *ret)
-{
-    uint64_t board = gs_atomic_load(&state.view[dev].board, __ATOMIC_ACQUIRE);
-
-    if (board == 0)
-        return -ENOENT;
-    return gs_board_find((const struct gs_board *)(uintptr_t)board, gs_self.file_dev,
-                         gs_self.file_ino, now_ns, ret);
 }
 
 int gs_hook_board(uint32_t dev, uint64_t now_ns, struct gs_board_slice *ret)
 {
+    struct gs_board_slice entry;
+    struct view *view;
+    uint64_t beat;
     int rc;
 
     if (dev >= gs_self.n_devices)
         return -ENOENT;
-    rc = find(dev, now_ns, ret);
-    if (rc == 0 || rc == -EAGAIN)
-        return rc;
     look(dev, now_ns);
-    return find(dev, now_ns, ret);
+    view = &state.view[dev];
+    gs_spin_lock(&view->spin);
+    beat = view->beat_ns;
+    rc = view->rc;
+    entry = view->entry;
+    gs_spin_unlock(&view->spin);
+    if (beat == 0)
+        return -ENOENT;
+    if (!is_fresh(beat, now_ns))
+        return -ESTALE;
+    if (rc == 0)
+        *ret = entry;
+    return rc;
 }
 
 void gs_hook_board_forget(void)
 {
-    for (uint32_t i = 0; i < GS_LEDGER_DEVICES; i++) {
-        /* the newest; older ones are rests of accidents and small */
-        if (state.view[i].board != 0)
-            (void)munmap((void *)(uintptr_t)state.view[i].board, sizeof(struct gs_board));
-    }
     memset(&state, 0, sizeof(state));
 }

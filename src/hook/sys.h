@@ -37,6 +37,11 @@ static inline long gs_sys_read(int fd, void *buf, size_t n)
     return GS_SYS(SYS_read, fd, buf, n);
 }
 
+static inline long gs_sys_pread(int fd, void *buf, size_t n, uint64_t at)
+{
+    return GS_SYS(SYS_pread64, fd, buf, n, (off_t)at);
+}
+
 static inline long gs_sys_write(int fd, const void *buf, size_t n)
 {
     return GS_SYS(SYS_write, fd, buf, n);

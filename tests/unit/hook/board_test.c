@@ -18,6 +18,7 @@
 /* A clock of our own: a file is looked for at most ten times a second of it. */
 #define SECOND 1000000000u
 #define START  (1000ull * SECOND)
+#define TICK   (uint64_t) GS_BOARD_TICK_NS
 
 static char path[128];
 
@@ -94,8 +95,42 @@ static void test_reads_its_entry(void **state)
     /* the writer writes on in the same file */
     b.slice[1].share_bp = 1234;
     put(&b, sizeof(b), false);
-    assert_int_equal(gs_hook_board(0, START, &got), 0);
+    assert_int_equal(gs_hook_board(0, START + 1, &got), 0); /* read a moment ago */
+    assert_int_equal(got.share_bp, 4321);
+    assert_int_equal(gs_hook_board(0, START + TICK, &got), 0);
     assert_int_equal(got.share_bp, 1234);
+    /* and is in the middle of it: what was read last counts */
+    b.seq = 3;
+    b.slice[1].share_bp = 1;
+    put(&b, sizeof(b), false);
+    assert_int_equal(gs_hook_board(0, START + 2 * TICK, &got), 0);
+    assert_int_equal(got.share_bp, 1234);
+}
+
+static void test_is_cut_short(void **state)
+{
+    struct gs_board b = board_at(START, 4321);
+    struct gs_board_slice got;
+
+    (void)state;
+    put(&b, sizeof(b), true);
+    assert_int_equal(gs_hook_board(0, START, &got), 0);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(gs_hook_board(0, START + TICK, &got), 0); /* as long as its beat counts */
+    assert_int_equal(gs_hook_board(0, START + SECOND, &got), -ESTALE);
+}
+
+static void test_is_not_on_it(void **state)
+{
+    struct gs_board b = board_at(START, 4321);
+    struct gs_board_slice got;
+
+    (void)state;
+    put(&b, sizeof(b), true);
+    assert_int_equal(gs_hook_board(0, START, &got), 0);
+    b.n_slices = 1;
+    put(&b, sizeof(b), false);
+    assert_int_equal(gs_hook_board(0, START + TICK, &got), -ENOENT);
 }
 
 static void test_appears_later(void **state)
@@ -123,7 +158,7 @@ static void test_is_replaced(void **state)
     assert_int_equal(gs_hook_board(0, START, &got), 0);
     b = board_at(START + 3ull * SECOND, 200);
     put(&b, sizeof(b), true);
-    /* the file we have grows stale; then the new one is taken */
+    /* read a moment ago; then the new one is taken */
     assert_int_equal(gs_hook_board(0, START + 1, &got), 0);
     assert_int_equal(got.share_bp, 100);
     assert_int_equal(gs_hook_board(0, START + 3ull * SECOND, &got), 0);
@@ -133,7 +168,7 @@ static void test_is_replaced(void **state)
     assert_int_equal(gs_hook_board(0, START + 10ull * SECOND, &got), -ESTALE);
 }
 
-static void test_short_file_is_not_mapped(void **state)
+static void test_short_file_is_no_board(void **state)
 {
     struct gs_board b = board_at(START, 100);
     struct gs_board_slice got;
@@ -217,7 +252,9 @@ int main(void)
         TEST(test_reads_its_entry),
         TEST(test_appears_later),
         TEST(test_is_replaced),
-        TEST(test_short_file_is_not_mapped),
+        TEST(test_short_file_is_no_board),
+        TEST(test_is_cut_short),
+        TEST(test_is_not_on_it),
         TEST(test_not_a_file),
         TEST(test_clock_goes_back),
         TEST(test_forked_child_asks_anew),
