@@ -188,32 +188,58 @@ static int from_variable(const char *name, uint32_t i, enum gs_reason reason,
     return 1;
 }
 
-/** Limits of card i. 1 granted; 0 no variable speaks of it; -ESHUTDOWN a bad value. */
-static int card_limits(uint32_t i, struct gs_quota_device *dev)
+/** Memory of card i. 1 a variable speaks of it; 0 none does; -ESHUTDOWN a bad value. */
+static int card_memory(uint32_t i, uint64_t *ret)
 {
-    uint64_t pct = 100;
-    int rc = from_variable(GS_ENV_MEM_LIMIT, i, GS_REASON_ENV_BAD, parse_limit, &dev->limit_bytes);
+    const char *value;
+    int rc = from_variable(GS_ENV_MEM_LIMIT, i, GS_REASON_ENV_BAD, parse_limit, ret);
 
-    if (rc == 0) {
-        const char *value = getenv(GS_ENV_CONTAINER_MEM);
-
-        if (value != NULL && parse_limit(gs_str_of(value), &dev->limit_bytes) < 0)
-            return gs_self_fail(GS_REASON_ENV_BAD, GS_ENV_CONTAINER_MEM, 0, 0);
-        rc = value != NULL;
-    }
-    if (rc > 0 && from_variable(GS_ENV_SM_LIMIT, i, GS_REASON_ENV_WORD, parse_pct, &pct) < 0)
-        return -ESHUTDOWN;
-    dev->core_pct = (uint32_t)pct;
-    dev->policy = GS_POLICY_FIXED;
-    return rc;
+    if (rc != 0)
+        return rc;
+    value = getenv(GS_ENV_CONTAINER_MEM);
+    if (value != NULL && parse_limit(gs_str_of(value), ret) < 0)
+        return gs_self_fail(GS_REASON_ENV_BAD, GS_ENV_CONTAINER_MEM, 0, 0);
+    return value != NULL;
 }
 
-static bool is_any_variable_set(void)
+/** Limits of card i. 1 granted; 0 no variable grants it; -ESHUTDOWN a bad value.
+ *  @needs_memory  a variable limits memory of some card: then it takes one to grant this card. A
+ * share alone grants only where memory is not spoken of at all; HAMi has it so. */
+static int card_limits(uint32_t i, bool needs_memory, struct gs_quota_device *dev)
+{
+    uint64_t pct = 100;
+    int memory, share;
+
+    dev->limit_bytes = UINT64_MAX;
+    memory = card_memory(i, &dev->limit_bytes);
+    if (memory < 0 || (memory == 0 && needs_memory))
+        return memory;
+    share = from_variable(GS_ENV_SM_LIMIT, i, GS_REASON_ENV_WORD, parse_pct, &pct);
+    if (share < 0)
+        return share;
+    dev->core_pct = (uint32_t)pct;
+    dev->policy = GS_POLICY_FIXED;
+    return memory > 0 || share > 0;
+}
+
+/** Does a variable, good or bad, speak of some card's memory? */
+static bool is_memory_set(void)
+{
+    uint64_t bytes;
+
+    for (uint32_t i = 0; i < GS_LEDGER_DEVICES; i++) {
+        if (card_memory(i, &bytes) != 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_share_set(void)
 {
     struct gs_quota_device dev;
 
     for (uint32_t i = 0; i < GS_LEDGER_DEVICES; i++) {
-        if (card_limits(i, &dev) != 0)
+        if (card_limits(i, false, &dev) != 0)
             return true;
     }
     return false;
@@ -223,9 +249,10 @@ static int from_env(struct gs_quota *ret_quota)
 {
     static struct gs_hook_card cards[GS_LEDGER_DEVICES]; /* 6 KiB; attach runs once at a time */
     uint64_t policy = GS_POLICY_FIXED, priority = GS_PRIORITY_NONE, oversubscribe = 0;
+    bool needs_memory = is_memory_set();
     int n;
 
-    if (!is_any_variable_set())
+    if (!needs_memory && !is_share_set())
         return gs_self_fail(GS_REASON_NO_QUOTA, "", 0, 0);
     if (from_word(GS_ENV_CORE_POLICY, parse_policy, &policy) < 0 ||
         from_word(GS_ENV_PRIORITY, parse_priority, &priority) < 0 ||
@@ -238,7 +265,7 @@ static int from_env(struct gs_quota *ret_quota)
         return gs_self_fail(GS_REASON_NO_CARDS, gs_hook_vendor.name, (uint64_t)(n < 0 ? -n : 0), 0);
     for (int i = 0; i < n && i < (int)GS_LEDGER_DEVICES; i++) {
         struct gs_quota_device *dev = &ret_quota->device[ret_quota->n_devices];
-        int rc = card_limits((uint32_t)i, dev);
+        int rc = card_limits((uint32_t)i, needs_memory, dev);
 
         if (rc < 0)
             return rc;

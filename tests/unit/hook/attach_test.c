@@ -551,6 +551,44 @@ static void test_env_container(void **state)
     assert_true(gs_gate_limit(2) == UINT64_C(2) << 30);
 }
 
+/** A share alone: memory has no limit, compute has. */
+static void test_env_share_alone(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv(GS_ENV_SM_LIMIT, "30", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_attach_n_devices(), 3);
+    assert_true(gs_gate_limit(1) == UINT64_MAX);
+    assert_int_equal(gs_self.core_pct[1], 30);
+    gs_attach_forget();
+    assert_int_equal(unlink(slice_ledger()), 0);
+    assert_int_equal(unsetenv(GS_ENV_SM_LIMIT), 0);
+    assert_int_equal(setenv("CUDA_DEVICE_SM_LIMIT_1", "40", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_attach_n_devices(), 1);
+    assert_int_equal(gs_attach_device("GPU-1"), 0);
+    assert_int_equal(gs_self.core_pct[0], 40);
+    gs_attach_forget();
+    assert_int_equal(setenv("CUDA_DEVICE_SM_LIMIT_1", "300", 1), 0);
+    assert_closed(GS_REASON_ENV_WORD);
+    assert_int_equal(unsetenv("CUDA_DEVICE_SM_LIMIT_1"), 0);
+}
+
+/** Where memory of one card has a limit, a share does not grant the others. */
+static void test_env_share_beside_memory(void **state)
+{
+    (void)state;
+    slice_use_env();
+    assert_int_equal(setenv(GS_ENV_SM_LIMIT, "30", 1), 0);
+    assert_int_equal(setenv("CUDA_DEVICE_MEMORY_LIMIT_2", "1g", 1), 0);
+    slice_attach();
+    assert_int_equal(gs_attach_n_devices(), 1);
+    assert_int_equal(gs_attach_device("GPU-2"), 0);
+    assert_int_equal(gs_self.core_pct[0], 30);
+    assert_int_equal(unsetenv("CUDA_DEVICE_MEMORY_LIMIT_2"), 0);
+}
+
 /** A card that no variable speaks of is not granted. */
 static void test_env_one_card(void **state)
 {
@@ -724,6 +762,8 @@ int main(void)
         CASE(test_no_variables),
         CASE(test_env_forms),
         CASE(test_env_container),
+        CASE(test_env_share_alone),
+        CASE(test_env_share_beside_memory),
         CASE(test_env_one_card),
         CASE(test_env_bad),
         CASE(test_env_compute),
