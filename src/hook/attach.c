@@ -215,6 +215,11 @@ int gs_attach_device(const char *uuid)
     return at >= 0 && self->limit_bytes[at] == 0 ? -ENODEV : at;
 }
 
+bool gs_attach_is_closed(void)
+{
+    return gs_self.state == GS_SELF_CLOSED;
+}
+
 uint32_t gs_attach_n_devices(void)
 {
     return gs_self.n_devices;

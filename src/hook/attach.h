@@ -4,6 +4,7 @@
  * Called by the engine under its once-only initialisation, before any gate function and again in a
  * forked child. Everything here belongs to the process, not to the ledger. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "contract/reason.h"
@@ -19,6 +20,8 @@ int gs_attach(void);
 void gs_attach_forget(void);
 /** Ledger index of a UUID. -ENODEV not in the grant; -ESHUTDOWN closed; -ENOENT nothing is held. */
 int gs_attach_device(const char *uuid);
+/** No usable limits or ledger, and the policy is not to go on without. */
+bool gs_attach_is_closed(void);
 /** Number of devices in the grant, and their UUIDs (NULL beyond); 0 unless attached. */
 uint32_t gs_attach_n_devices(void);
 const char *gs_attach_uuid(uint32_t dev);

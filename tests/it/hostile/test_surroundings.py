@@ -38,7 +38,7 @@ def test_a_ledger_has_one_name_from_everywhere(sim):
     for name in ("here", "there"):
         folder = sim.folder / name
         folder.mkdir()
-        assert client(env, ["init", "ctx 0 0", f"alloc 0 {MIB}"], cwd=folder) == [0, 0, OOM]
+        assert client(env, ["init", "ctx 0 0"], cwd=folder) == [0, OOM]
         assert not (folder / "slice.cache").exists()
 
 

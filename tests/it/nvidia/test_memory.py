@@ -286,10 +286,12 @@ def test_a_limit_larger_than_the_card(make_sim, clients):
 
 
 @pytest.mark.parametrize("limit", ["12zb", "-1", "1e999", "0x10", "08m"])
-def test_an_unreadable_limit_refuses_device_memory(make_sim, clients, limit):
+def test_an_unreadable_limit_closes_the_card(make_sim, clients, limit):
     sim = make_sim(cards=1, memory="1Gi")
-    held = clients(sim.hook_env(limit)).start()
-    assert held.do("alloc", 1, 1)[0] == OOM
+    held = clients(sim.hook_env(limit))
+    assert held.do("init") == 0
+    assert held.do("ctx", 0, 0) == OOM
+    assert sim.status()["cards"][0]["used_bytes"] == 0
 
 
 def test_no_limit(make_sim, clients):

@@ -89,10 +89,11 @@ def test_without_it_the_second_is_refused(card, value):
 
 
 @pytest.mark.parametrize("value", ["yes", "TRUE", "2", ""])
-def test_a_value_that_is_none_closes_the_slice(card, value):
+def test_a_value_that_is_none_closes_the_slice(card, clients, value):
     sim, start, on_card = card
-    client = start("6Gi", "a", value)
-    assert client.do("alloc", 1, MIB)[0] == OOM
+    client = clients(sim.hook_env("6Gi", ledger="a", CUDA_OVERSUBSCRIBE=value))
+    assert client.do("init") == 0
+    assert client.do("ctx", 0, 0) == OOM
     assert on_card()["used_bytes"] == 0
 
 
@@ -160,8 +161,8 @@ def test_quota_file_says_it_too(card, clients):
     client.close()
     folder = sim.folder / "quota-of-b"
     folder.mkdir()
-    for word, rc in ("off", OOM), ("on", 0):
-        (folder / "quota").write_text(f"gpuslice-quota 1\ngeneration 1\nfail closed\noversubscribe {word}\n"
+    for word, line, rc in ("off", "", OOM), ("on", "oversubscribe on\n", 0):
+        (folder / "quota").write_text(f"gpuslice-quota 1\ngeneration 1\nfail closed\n{line}"
                                       f"device {uuid} memory={6 * GIB} cores=none policy=fixed\n")
         held = clients(sim.env(LD_PRELOAD=str(sim.hook), GPUSLICE_QUOTA_DIR=str(folder),
                                CUDA_DEVICE_MEMORY_SHARED_CACHE=str(sim.folder / f"quota-{word}.cache"))).start()

@@ -31,6 +31,21 @@ static void known_cost_is_reserved_before(void **state)
     fake_assert_books_match(0);
 }
 
+static void closed_gives_none(void **state)
+{
+    CUcontext context = NULL;
+
+    (void)state;
+    fake.closed = 1; /* contexts cost nothing here */
+    assert_int_equal(gs_nv_ctx_create(fake_ctx_create, &context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(gs_nv_primary_ctx_retain(fake_primary_retain, &context, 0),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.calls, 0); /* the driver was not asked */
+    assert_int_equal(fake.last_reason, GS_REASON_CONTEXT_CLOSED);
+    fake.closed = 0; /* nothing stays locked */
+    assert_int_equal(gs_nv_ctx_create(fake_ctx_create, &context, 0, 0), CUDA_SUCCESS);
+}
+
 static void the_first_one_teaches(void **state)
 {
     CUcontext context;
@@ -227,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(known_cost_is_reserved_before, fake_setup),
+        cmocka_unit_test_setup(closed_gives_none, fake_setup),
         cmocka_unit_test_setup(the_first_one_teaches, fake_setup),
         cmocka_unit_test_setup(a_limit_below_the_cost, fake_setup),
         cmocka_unit_test_setup(destroying_returns_what_was_in_it, fake_setup),

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "hook/attach.h"
 #include "hook/engine.h"
 #include "hook/learn.h"
 #include "hook/ring.h"
@@ -39,6 +40,11 @@ int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const c
         return -ENOMEM;
     *(charge == GS_CHARGE_HELD ? &d->held : &d->extra) += bytes;
     return 0;
+}
+
+bool gs_attach_is_closed(void)
+{
+    return fake.closed != 0;
 }
 
 int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge)

@@ -45,6 +45,7 @@ struct fake_world {
     uint64_t module_bytes; /**< what loading code takes */
     size_t heap_limit;
     int track_full;
+    int closed; /**< the limits cannot be used, so that nothing is given */
     int oversubscribe;
     int no_migration;    /**< the cards have no concurrent managed access */
     int managed_calls;   /**< of the driver's cuMemAllocManaged that succeeded */

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "hook/attach.h"
 #include "hook/gate.h"
 #include "hook/learn.h"
 #include "hook/ring.h"
@@ -128,11 +129,23 @@ struct making {
     struct gs_measure before;
 };
 
+/* Closed: no context, whatever one costs here. A program that allocates nothing would launch
+ * kernels on it as if there were no limits. */
+static bool refuse_closed(const char *what)
+{
+    if (GS_LIKELY(!gs_attach_is_closed()))
+        return false;
+    gs_ring_log(GS_REASON_CONTEXT_CLOSED, GS_DEVICE_NONE, what, NULL);
+    return true;
+}
+
 static CUresult begin(struct making *making)
 {
     uint32_t dev = making->device->ledger;
     uint64_t cost;
 
+    if (refuse_closed(making->what))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     making->turn = gs_learn_begin(dev) > 0;
     cost = gs_gate_context_bytes(dev);
     making->learn = cost == 0;
