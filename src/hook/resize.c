@@ -52,6 +52,17 @@ static void take_core(struct gs_self_state *self, uint32_t i, const struct gs_qu
     gs_mirror_core(i, dev->core_pct);
 }
 
+/** The terms of a device are about to change. */
+static void tell(const struct gs_self_state *self, uint32_t i, const struct gs_quota_device *dev)
+{
+    if (__atomic_load_n(&self->limit_bytes[i], __ATOMIC_RELAXED) == dev->limit_bytes &&
+        __atomic_load_n(&self->core_pct[i], __ATOMIC_RELAXED) == dev->core_pct &&
+        __atomic_load_n(&self->policy[i], __ATOMIC_RELAXED) == dev->policy)
+        return;
+    gs_ring_log(GS_REASON_RESIZED_DEVICE, i, gs_quota_policy_name(dev->policy),
+                (uint64_t[4]){dev->limit_bytes, dev->core_pct, 0, 0});
+}
+
 /** One device of the ledger. The quota counts; ledger and mirror show it to others.
  *  @first  no other process of the slice has come to this quota yet: we speak for all. */
 static void take_device(struct gs_self_state *self, uint32_t i, const struct gs_quota_device *dev,
@@ -63,6 +74,8 @@ static void take_device(struct gs_self_state *self, uint32_t i, const struct gs_
     /* not granted before, and not now */
     if (dev == NULL && __atomic_load_n(&self->limit_bytes[i], __ATOMIC_RELAXED) == 0)
         return;
+    if (first && dev != NULL)
+        tell(self, i, dev);
     __atomic_store_n(&self->limit_bytes[i], limit, __ATOMIC_RELAXED);
     if (__atomic_load_n(&shown->limit_bytes, __ATOMIC_RELAXED) != limit) {
         __atomic_store_n(&shown->limit_bytes, limit, __ATOMIC_RELAXED);

@@ -25,6 +25,8 @@
 #define KEPT_MAX 32
 /** No log of ours is longer: 512 events of one line. */
 #define TEXT_MAX ((size_t)1 << 20)
+/** Nor a list of cards: a number and a newline each. */
+#define CARDS_MAX ((size_t)12 * GS_LEDGER_DEVICES)
 
 static void add_time(struct gs_buf *buf, uint64_t ns)
 {
@@ -37,16 +39,44 @@ static void add_time(struct gs_buf *buf, uint64_t ns)
     gs_buf_addf(buf, "%s.%03u", text, (unsigned)(ns / 1000000u % 1000u));
 }
 
-static void add_event(struct gs_buf *buf, const struct gs_ledger_event *event)
+/** What the slice's devices are called elsewhere: the indices of its cards. */
+struct cards {
+    uint32_t index[GS_LEDGER_DEVICES];
+    uint32_t n;
+};
+
+static void read_cards(const struct gs_slice *slice, struct cards *ret)
 {
-    char line[512];
+    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
+    struct gs_str rest, line;
+    uint64_t index;
+
+    ret->n = 0;
+    if (gs_file_read(slice->dir_fd, GS_SLICE_CARDS, CARDS_MAX, &text) != 0)
+        return; /* one that began before there was such a file */
+    rest = gs_str_of(gs_buf_text(&text));
+    while (ret->n < GS_LEDGER_DEVICES && gs_str_cut(&rest, '\n', &line) &&
+           gs_size_parse_u64(line, &index) == 0 && index <= UINT32_MAX)
+        ret->index[ret->n++] = (uint32_t)index;
+}
+
+static void add_event(struct gs_buf *buf, const struct gs_ledger_event *event,
+                      const struct cards *cards)
+{
+    char line[512], *text = line;
     struct gs_str_out out;
 
     gs_str_out_init(&out, line, sizeof(line));
     gs_reason_put(&out, event);
     add_time(buf, event->time_ns);
     gs_buf_addf(buf, "  pid %u  ", event->pid);
-    gs_table_clean(buf, line);
+    if (event->device < cards->n) {
+        gs_buf_addf(buf, "card %u  ", cards->index[event->device]);
+        /* the sentence may begin with the number that the device has in the slice */
+        if (strncmp(line, "device ", 7) == 0 && strchr(line, ':') && strchr(line, ':')[1] == ' ')
+            text = strchr(line, ':') + 2;
+    }
+    gs_table_clean(buf, text);
     gs_buf_adds(buf, "\n");
 }
 
@@ -55,9 +85,11 @@ static int render(const struct gs_slice *slice, size_t max, struct gs_buf *buf, 
 {
     struct gs_ledger_event *events = calloc(GS_LEDGER_RING, sizeof(*events));
     int n = events ? gs_book_events(slice->dir_fd, events, max, err) : -ENOMEM;
+    struct cards cards;
 
+    read_cards(slice, &cards);
     for (int i = 0; i < n; i++)
-        add_event(buf, &events[i]);
+        add_event(buf, &events[i], &cards);
     free(events);
     return n;
 }

@@ -178,6 +178,17 @@ static void describe_command(char *const *argv, char ret[GS_SLICE_COMMAND])
     }
 }
 
+/* What the cards are called now: a log tells of them when there may be no driver to ask. */
+static void note_cards(const struct run *run)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
+
+    for (size_t i = 0; i < run->plan.n_cards; i++)
+        gs_buf_addf(&text, "%u\n", run->probe.card[run->plan.card[i]].index);
+    if (gs_buf_check(&text) == 0 && text.n > 0) /* without it they are numbers of the slice */
+        (void)!gs_file_write(run->slice.dir_fd, GS_SLICE_CARDS, text.p, text.n, NULL);
+}
+
 static int create(struct run *run, const struct gs_slices *slices, struct gs_err *err)
 {
     struct gs_plan_request request = {
@@ -205,7 +216,10 @@ static int create(struct run *run, const struct gs_slices *slices, struct gs_err
             run->slice.name, run->slice.name);
     describe_command(run->args->rest, run->slice.command);
     run->slice.quota = run->plan.quota;
-    return gs_slice_create(&run->slice, err);
+    rc = gs_slice_create(&run->slice, err);
+    if (rc == 0)
+        note_cards(run);
+    return rc;
 }
 
 static int join(struct run *run, struct gs_slices *slices, const char *name, struct gs_err *err)

@@ -5,6 +5,7 @@
  *   <base>/<name>/quota        the limits (contract/quota.h)
  *                 slice.cache  the ledger; created by the first process that uses a card
  *                 owner        who started it
+ *                 cards        the index of each card of the quota, for people
  *                 member-<pid> a `gpuslice run --join` in front of one of its programs
  *                 lock         each live `gpuslice run` of the slice holds a shared lock on it
  *   <base>/.board/<uuid>        what a card's slices must know of each other (contract/board.h)
@@ -32,6 +33,7 @@ struct gs_proc_table;
 #define GS_SLICE_LEDGER  "slice.cache"
 #define GS_SLICE_ENDED   ".ended"
 #define GS_SLICE_BOARD   ".board"
+#define GS_SLICE_CARDS   "cards"
 /** `gpuslice run --join` processes that are remembered; more hold the slice as well. */
 #define GS_SLICE_MEMBERS 64
 /** Other users that are counted as not to be seen. */

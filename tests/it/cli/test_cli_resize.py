@@ -30,6 +30,21 @@ def test_a_running_program_follows(cli):
     assert end(c) == 0
 
 
+def test_the_log_says_what_changed_and_on_which_card(make_cli):
+    cli = make_cli(cards=2)
+    c = Client(cli, "--memory", "1Gi,2Gi", "--device", "1,0", "--name", "r")  # the program's device 0 is card 1
+    assert c.ask("alloc(600)") == 0
+    cli.ok("resize", "--memory", "512Mi,2Gi", "--cores", "30,none", "r")
+    assert c.ask("alloc(600)") == 2
+    text = cli.ok("log", "r")
+    for line in ("  card 1  memory 512 MiB, compute 30 % fixed from now on\n", "  card 1  600 MiB are in use and the",
+                 "  card 1  cuMemAlloc: asked for 600 MiB"):
+        assert text.count(line) == 1, (line, text)
+    assert "card 0" not in text and "device" not in text  # there nothing changed
+    assert end(c) == 0
+    assert cli.ok("log", "r") == text
+
+
 def test_the_query_alone_notices(cli):
     c = Client(cli, "--memory", "1Gi", "--name", "r")
     cli.ok("resize", "--memory", "512Mi", "r")
