@@ -1,12 +1,13 @@
 """Manual and completion, as they are installed."""
 
+import re
 import shutil
 import subprocess
 
 import pytest
 
 from conftest import stage_dir
-from cli_tools import cli, end, make_cli  # noqa: F401 (fixtures)
+from cli_tools import Client, cli, end, make_cli  # noqa: F401 (fixtures)
 
 
 def installed(*parts):
@@ -26,6 +27,20 @@ def test_manual_is_sound():
     args = ["-man", "-Tutf8", "-ww"] if man.endswith("groff") else ["-Tlint"]
     out = subprocess.run([man, *args, page], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert out.returncode == 0 and out.stderr == ""
+
+
+def test_the_manual_explains_every_key(cli):
+    page = installed("man", "man1", "gpuslice.1").read_text().replace("\\-", "-")
+    json_section = page.split('.SH JSON')[1].split(".SH")[0]
+    p = Client(cli, "--memory", "1Gi", "--name", "k")
+    top = cli.top()
+    keys = {*top, *top["cards"][0], *top["slices"][0], *top["slices"][0]["devices"][0],
+            *top["slices"][0]["processes"][0]}
+    for key in keys:
+        assert re.search(rf"\b{key}\b", json_section), key
+    for word in ("share", "priority", "turn", "queue", "memory", "suspend"):
+        assert word in page.split('.SH TRACE')[1].split(".SH")[0], word
+    assert end(p) == 0
 
 
 def complete(cli, *words):
