@@ -13,9 +13,9 @@
 #include "base/file.h"
 #include "core/size.h"
 
-static int open_ledger(int dir_fd, struct gs_err *err)
+static int open_ledger(int dir_fd, const char *name, struct gs_err *err)
 {
-    int fd = openat(dir_fd, GS_SLICE_LEDGER, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
     return fd >= 0 ? fd : gs_err_set(err, -errno, "open the ledger: %s", strerror(errno));
 }
@@ -106,8 +106,13 @@ static uint64_t clock_ns(clockid_t clock)
 
 int gs_book_read(int dir_fd, struct gs_book *ret_book, struct gs_err *err)
 {
+    return gs_book_read_named(dir_fd, GS_SLICE_LEDGER, ret_book, err);
+}
+
+int gs_book_read_named(int dir_fd, const char *name, struct gs_book *ret_book, struct gs_err *err)
+{
     GS_CLEANUP(free_snapshot) struct gs_ledger_snapshot *snapshot = NULL;
-    GS_CLEANUP(gs_file_close) int fd = open_ledger(dir_fd, err);
+    GS_CLEANUP(gs_file_close) int fd = open_ledger(dir_fd, name, err);
     struct stat st;
     uint64_t now;
     int rc;
@@ -181,7 +186,7 @@ bool gs_book_has_live(int dir_fd)
 
 int gs_book_events(int dir_fd, struct gs_ledger_event *ret_events, size_t max, struct gs_err *err)
 {
-    GS_CLEANUP(gs_file_close) int fd = open_ledger(dir_fd, err);
+    GS_CLEANUP(gs_file_close) int fd = open_ledger(dir_fd, GS_SLICE_LEDGER, err);
     uint64_t next;
     int n;
 

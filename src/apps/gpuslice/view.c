@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "apps/gpuslice/loose.h"
 #include "apps/gpuslice/promise.h"
 #include "base/file.h"
 #include "contract/board.h"
@@ -143,7 +144,9 @@ static int read_slice(const struct gs_view *view, struct gs_view_slice *s)
     int rc;
 
     memset(s->wait_ms_per_s, 0xff, sizeof(s->wait_ms_per_s)); /* not known before gs_view_pace() */
-    rc = gs_book_read(s->slice->dir_fd, &s->book, NULL);
+    rc = gs_book_read_named(s->slice->dir_fd,
+                            gs_loose_is(s->slice) ? GS_LOOSE_LEDGER : GS_SLICE_LEDGER, &s->book,
+                            NULL);
     s->is_unused = rc == -ENOENT;
     read_shares(s);
     if (rc != 0)
@@ -154,7 +157,7 @@ static int read_slice(const struct gs_view *view, struct gs_view_slice *s)
     return rc;
 }
 
-static int read_slices(struct gs_view *view, struct gs_err *err)
+static int read_slices(struct gs_view *view, bool loose, struct gs_err *err)
 {
     GS_CLEANUP(gs_slice_unlock_home) struct gs_slice_home_lock lock = {0};
     int rc = gs_slices_list(&view->procs, true, &view->slices, err);
@@ -169,6 +172,8 @@ static int read_slices(struct gs_view *view, struct gs_err *err)
             gs_slices_collect(&view->slices);
         break;
     }
+    if (loose && gs_loose_add(&view->slices) != 0)
+        return gs_err_set(err, -ENOMEM, "out of memory");
     view->slice = calloc(view->slices.n + 1, sizeof(*view->slice));
     if (!view->slice)
         return gs_err_set(err, -ENOMEM, "out of memory");
@@ -193,7 +198,7 @@ int gs_view_read(bool probe, struct gs_view *ret_view, struct gs_err *err)
     /* after the driver: a process that shows there and has just ended is then not called a stranger
      */
     (void)!gs_proc_list(&ret_view->procs); /* without /proc names and parents are missing */
-    rc = read_slices(ret_view, err);
+    rc = read_slices(ret_view, probe, err);
     for (size_t i = 0; i < ret_view->probe.n_processes && rc == 0; i++) {
         const struct gs_card_process *p = &ret_view->probe.process[i];
         const struct gs_proc *known = gs_proc_find(&ret_view->procs, (pid_t)p->pid);
