@@ -28,7 +28,8 @@ void gs_table_fini(struct gs_table *table);
  * from a stranger cannot drive the terminal. */
 void gs_table_add(struct gs_table *table, const char *text);
 void gs_table_addf(struct gs_table *table, const char *fmt, ...) GS_PRINTF(2, 3);
-/** Write the rows, each after `indent`, two spaces between columns, none at the end. Returns 0 or -ENOMEM. */
+/** Write the rows, each after `indent`, two spaces between columns, none at the end. Returns 0 or
+ * -ENOMEM. */
 GS_WUR int gs_table_write(const struct gs_table *table, const char *indent, struct gs_buf *buf);
 
 /** Bar of `width` cells, "[####----]" with @ascii, block characters without. `part` beyond `whole`

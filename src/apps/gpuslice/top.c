@@ -417,6 +417,8 @@ static int live(int ms)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
     (void)fputs(LEAVE, stdout);
     (void)fflush(stdout); /* a terminal that is gone needs no repair */
+    if (status != 0 && last.no_cards.text[0])
+        gs_app_say("%s", last.no_cards.text); /* it went with the second screen */
     return status;
 }
 

@@ -133,6 +133,12 @@ def test_live_view_fits_the_terminal(cli):
     assert end(p) == 0
 
 
+def test_why_there_are_no_cards_stays_on_the_screen(cli, tmp_path):
+    t = Terminal([str(cli.exe), "top"], {**cli.env, "TERM": "xterm", "LD_LIBRARY_PATH": str(tmp_path)})
+    text, status = t.end()
+    assert status == 1 and text.split(b"\033[?1049l")[1].startswith(b"gpuslice: ")
+
+
 def test_promised_compute_is_shown(make_cli):
     cli = make_cli(cards=2)
     a = cli.start("--cores", "30", "--device", "0", "--name", "a")
