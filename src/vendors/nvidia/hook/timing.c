@@ -12,7 +12,8 @@
 #define BASES       4u  /* so long, in seconds, an event can be placed */
 #define RENEW_NS    1000000000u
 #define MOST_MS     1e9f
-#define TIMING_ONLY 0u /* flags of an event: CU_EVENT_DEFAULT, which is timed */
+#define DRIFT_PART  8192 /* the clocks of card and host run apart by less: 122 us a second */
+#define TIMING_ONLY 0u   /* flags of an event: CU_EVENT_DEFAULT, which is timed */
 
 /* `lock` guards all of it but the events' own state; never held across a driver call. */
 static struct clock {
@@ -24,6 +25,7 @@ static struct clock {
         uint64_t generation; /* 0 never recorded */
         uint64_t recorded_ns;
         int64_t earliest_ns, latest_ns; /* when the card passed it */
+        uint64_t before;                /* generation of the base before it, until asked; 0 none */
     } base[BASES];
 } clocks[CLOCKS];
 static uint64_t lock;
@@ -159,6 +161,7 @@ struct gs_timing_base gs_timing_base_get(const struct gs_timing_where *where, ui
         renew->recorded_ns = now_ns;
         renew->earliest_ns = (int64_t)now_ns;
         renew->latest_ns = INT64_MAX;
+        renew->before = c->base[c->newest].generation;
         c->renewing = false;
         if (ok) {
             renew->generation = ++generations;
@@ -187,6 +190,50 @@ static CUevent base_event(const struct gs_timing_base *base)
     return event;
 }
 
+/* The base before this one, if it is still there and nobody has asked for it yet. */
+static struct gs_timing_base take_before(const struct gs_timing_base *base)
+{
+    struct gs_timing_base before = {0, 0, 0};
+    struct base *b = &clocks[base->clock - 1].base[base->slot];
+
+    gs_spin_lock(&lock);
+    if (b->generation == base->generation) {
+        before.generation = b->before;
+        b->before = 0;
+    }
+    gs_spin_unlock(&lock);
+    if (before.generation != 0) {
+        before.clock = base->clock;
+        before.slot = (base->slot + BASES - 1) % BASES;
+    }
+    return before;
+}
+
+/* What is known of the base before holds for this one, so much later. Its own events alone would
+ * not do at first: a program with long kernels looks when it likes, and what it then saw would be
+ * placed there, tens of milliseconds late, beside work of others that was not beside it. A bound
+ * that drifted too low is corrected by the earliest of later events. */
+static void inherit(const struct gs_timing_base *base, CUevent zero)
+{
+    struct gs_timing_base before = take_before(base);
+    CUevent event = base_event(&before);
+    struct base *b = &clocks[base->clock - 1].base[base->slot];
+    const struct base *from = &clocks[base->clock - 1].base[before.slot];
+    int64_t at, d;
+
+    if (event == NULL || gs_timing_between(event, zero, &d) < 0)
+        return;
+    gs_spin_lock(&lock);
+    if (b->generation == base->generation && from->generation == before.generation &&
+        from->latest_ns != INT64_MAX) {
+        at = d + (d < 0 ? -d : d) / DRIFT_PART +
+             (from->latest_ns > from->earliest_ns ? from->latest_ns : from->earliest_ns);
+        if (b->latest_ns > at)
+            b->latest_ns = at;
+    }
+    gs_spin_unlock(&lock);
+}
+
 /* Narrow down when the card passed the base, and answer with it. 0: not known. */
 static int64_t narrow(const struct gs_timing_base *base, int64_t earliest_ns, int64_t latest_ns)
 {
@@ -212,8 +259,10 @@ struct gs_timing_span gs_timing_place(const struct gs_timing_base *base, CUevent
     int64_t start = 0, end = 0, at = 0;
 
     if (zero != NULL && gs_timing_between(zero, from, &start) == 0 &&
-        gs_timing_between(zero, to, &end) == 0)
+        gs_timing_between(zero, to, &end) == 0) {
+        inherit(base, zero);
         at = narrow(base, (int64_t)recorded_ns - start, (int64_t)seen_ns - end);
+    }
     if (at != 0) {
         start += at;
         end += at;
