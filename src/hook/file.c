@@ -244,6 +244,26 @@ static bool is_for(const struct gs_self_state *self, const struct gs_quota *quot
     return true;
 }
 
+/** Do variables ask for more than the mapped ledger gives? It counts while somebody lives in it. In
+ * the user's own default ledger that would otherwise bind all later programs to what some earlier
+ * one was given. */
+static bool gives_less(const struct gs_self_state *self, const struct gs_quota *quota)
+{
+    for (uint32_t i = 0; i < quota->n_devices && self->quota.from_env; i++) {
+        const struct gs_quota_device *wish = &quota->device[i];
+
+        for (uint32_t at = 0; at < self->n_mapped; at++) {
+            const struct gs_ledger_device *d = &self->device[at];
+
+            if (strncmp(d->uuid, wish->uuid, sizeof(d->uuid)) == 0 &&
+                (d->limit_bytes < wish->limit_bytes || d->core_pct < wish->core_pct ||
+                 d->policy < wish->policy))
+                return true;
+        }
+    }
+    return false;
+}
+
 /** A ledger that an older version of ours made. */
 static bool is_older(int fd)
 {
@@ -254,14 +274,20 @@ static bool is_older(int fd)
            head.magic == GS_LEDGER_MAGIC && head.version < GS_LEDGER_VERSION;
 }
 
+static bool lock_slots(const struct gs_self_state *self, short type)
+{
+    struct flock all = {.l_type = type, .l_whence = SEEK_SET, .l_len = GS_LEDGER_SLOTS};
+
+    return GS_SYS(SYS_fcntl, self->fd, F_SETLK, &all) == 0;
+}
+
 /** Lock every slot of the file, so that nobody can claim one. False: somebody lives in one. Where
  * slots stand is the same in all versions so far. */
 static bool lock_all_slots(const struct gs_self_state *self)
 {
-    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = GS_LEDGER_SLOTS};
     const uint64_t slots = GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot);
 
-    if (GS_SYS(SYS_fcntl, self->fd, F_SETLK, &all) != 0)
+    if (!lock_slots(self, F_WRLCK))
         return false;
     for (uint32_t i = 0; i < GS_LEDGER_SLOTS; i++) {
         off_t at = (off_t)(slots + i * sizeof(struct gs_ledger_slot));
@@ -331,7 +357,8 @@ static int remake(struct gs_self_state *self, const struct gs_quota *quota, bool
     return rc;
 }
 
-/** The ledger that is there will not do. Make it, or say why not. 0: look again. */
+/** The ledger that is there will not do. Make it, or say why not. 0: look again; 1: it has to do.
+ */
 static int make(struct gs_self_state *self, const struct gs_quota *quota, int check,
                 bool is_default)
 {
@@ -346,8 +373,11 @@ static int make(struct gs_self_state *self, const struct gs_quota *quota, int ch
     rc = remake(self, quota, is_default);
     if (rc != -EBUSY)
         return rc;
-    if (gs_ledger_check(self->fd, &n_devices) == 0)
-        (void)!map(self, n_devices); /* for its ring */
+    (void)lock_slots(self, F_UNLCK);
+    if (gs_ledger_check(self->fd, &n_devices) == 0 && map(self, n_devices) == 0 &&
+        is_for(self, quota))
+        return 1;
+    /* mapped for its ring */
     return gs_self_fail(GS_REASON_LEDGER_STALE, self->path, 0, 0);
 }
 
@@ -368,7 +398,7 @@ static int join(struct gs_self_state *self, const struct gs_quota *quota, bool i
     rc = gs_ledger_check(self->fd, &n_devices);
     if (rc == 0) {
         rc = map(self, n_devices);
-        if (rc < 0 || is_for(self, quota))
+        if (rc < 0 || (is_for(self, quota) && !(is_default && gives_less(self, quota))))
             return rc;
         unmap(self);
     } else if (rc != -ENODATA && !is_older(self->fd)) {
@@ -377,7 +407,9 @@ static int join(struct gs_self_state *self, const struct gs_quota *quota, bool i
     if (*make_it)
         rc = make(self, quota, rc, is_default);
     *make_it = !*make_it;
-    return rc == -ESHUTDOWN ? rc : -EAGAIN;
+    if (*make_it || rc == 0)
+        return -EAGAIN;
+    return rc > 0 ? 0 : rc;
 }
 
 /** Only for its ring: as it is, or not at all. */

@@ -1,5 +1,7 @@
 """Programs limited by HAMi's variables alone: no `gpuslice run`, no quota file."""
 
+import os
+import shutil
 import subprocess
 import sys
 
@@ -114,3 +116,21 @@ def test_without_a_slice_standard_error_says_why(sim):
     assert done.stdout == CLOSED
     first = done.stderr.splitlines()[0]
     assert first.startswith("gpuslice[") and "no quota file and no limit variable" in first
+
+
+def test_the_default_ledger_binds_only_while_somebody_lives_in_it(sim):
+    """A user who asks for more the next time gets it; beside a live program the smaller limit counts."""
+    wrap = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    if not shutil.which("unshare") or subprocess.run([*wrap, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("needs a mount namespace, for a /tmp of its own")
+    script = """
+        mount -t tmpfs none /tmp; mkfifo "$2/ready" "$2/end"
+        CUDA_DEVICE_MEMORY_LIMIT=32m python3 -c "$1" <"$2/end" >"$2/ready" &
+        exec 3>"$2/end"; head -n 1 "$2/ready"
+        CUDA_DEVICE_MEMORY_LIMIT=1g python3 -c "$1" </dev/null
+        exec 3>&-; wait
+        CUDA_DEVICE_MEMORY_LIMIT=1g python3 -c "$1" </dev/null
+    """
+    env = without(sim.hook_env(None), "CUDA_DEVICE_MEMORY_SHARED_CACHE")
+    out = sim.run(*wrap, "sh", "-c", script, "sh", CLIENT, sim.folder, env=env)
+    assert out.stdout.splitlines() == ["1 0 0 2", "1 0 0 2", "1 0 0 0"], out.stdout + out.stderr

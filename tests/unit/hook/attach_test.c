@@ -295,7 +295,8 @@ static int closes_its_descriptor(void *arg)
     return close(gs_self.fd);
 }
 
-/** A program that closed our descriptor has lost its lock and lives. */
+/** A program that closed our descriptor has lost its lock and lives. Who is refused holds no lock
+ * on, that would keep others out. */
 static void test_other_devices_lock_lost(void **state)
 {
     int other;
@@ -303,7 +304,13 @@ static void test_other_devices_lock_lost(void **state)
     (void)state;
     other = slice_start_other(closes_its_descriptor, NULL);
     write_other_devices();
-    assert_closed(GS_REASON_LEDGER_STALE);
+    assert_int_equal(gs_attach(), -ESHUTDOWN);
+    assert_int_equal(gs_attach_reason(), GS_REASON_LEDGER_STALE);
+    slice_write_quota("gpuslice-quota 1\ngeneration 6\nfail closed\n"
+                      "device GPU-0 memory=500 cores=none policy=off\n");
+    assert_int_equal(slice_in_other(stay, NULL), 0);
+    gs_attach_forget();
+    write_other_devices();
     slice_end(other);
     slice_attach();
 }
