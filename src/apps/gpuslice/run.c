@@ -291,9 +291,10 @@ static int prepare_env(const struct run *run, struct gs_err *err)
     if (gs_buf_check(&preload) || gs_buf_check(&dir) || gs_buf_check(&ledger) ||
         gs_buf_check(&visible))
         return gs_err_set(err, -ENOMEM, "out of memory");
-    rc = gs_board_folder(&run->slice, &board, err);
-    if (rc == 0)
+    if (gs_board_folder(&run->slice, &board, NULL) == 0)
         rc = set_env(GS_ENV_BOARD_DIR, board, err);
+    else /* start_board() will say why: slices keep to their own shares */
+        rc = unsetenv(GS_ENV_BOARD_DIR) == 0 ? 0 : -errno;
     free(board);
     if (rc == 0)
         rc = set_env("LD_PRELOAD", preload.p, err);

@@ -148,3 +148,15 @@ def test_a_cut_file_harms_nobody(sim, start):
     while time.monotonic() < end:
         assert a.poll() is None
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("spoil", [lambda f: f.write_text("no folder"), lambda f: f.symlink_to("/etc"),
+                                   lambda f: (f.mkdir(), f.chmod(0o777))])
+def test_without_a_folder_for_boards_programs_run(sim, spoil):
+    folder = sim.runtime / "gpuslice" / ".board"
+    folder.parent.mkdir(mode=0o700)
+    spoil(folder)
+    done = subprocess.run(["gpuslice", "run", "--cores", "30", "--", "sh", "-c", "echo ${GPUSLICE_BOARD_DIR-none}"],
+                          env=sim.env(GPUSLICE_BOARD_DIR="/elsewhere"), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "none\n"), done.stderr
+    assert "keep to their own shares" in done.stderr
