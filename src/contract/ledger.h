@@ -186,7 +186,10 @@ struct gs_ledger_device {
      *  GS_LEDGER_COVER_BITS | a bit for each step of the epoch. So that time in which several had
      * is charged once. */
     uint64_t cover[GS_LEDGER_COVER];
-    uint64_t reserved[215];
+    /** In how many of these steps, summed over the processes, one had work that another had noted:
+     *  epoch << GS_LEDGER_COVER_BITS | count. The card gives turns to each of them. */
+    uint64_t crowd[GS_LEDGER_COVER];
+    uint64_t reserved[87];
     uint64_t pending[GS_LEDGER_SLOTS];
     uint64_t held[GS_LEDGER_SLOTS];
     uint64_t

@@ -187,9 +187,13 @@ void gs_usage_waited(struct gs_ledger_device *d, struct gs_ledger_use *use, uint
 }
 
 /** Set bits of one word; counts them, and those that were not set. */
-static void cover_word(uint64_t *word, uint64_t epoch, uint64_t bits, struct gs_usage_cover *cover)
+static void cover_word(struct gs_ledger_device *d, uint64_t epoch, uint64_t bits,
+                       struct gs_usage_cover *cover)
 {
     const struct ring ring = {.n = GS_LEDGER_COVER, .bits = GS_LEDGER_COVER_BITS};
+    const struct ring crowd = {d->crowd, GS_LEDGER_COVER, GS_LEDGER_COVER_BITS, 0,
+                               (UINT64_C(1) << GS_LEDGER_COVER_BITS) - 1};
+    uint64_t *word = &d->cover[epoch % GS_LEDGER_COVER];
     uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
     uint64_t have;
 
@@ -201,6 +205,8 @@ static void cover_word(uint64_t *word, uint64_t epoch, uint64_t bits, struct gs_
         have = behind == 0 ? seen & ((UINT64_C(1) << GS_LEDGER_COVER_BITS) - 1) : 0;
     } while (
         !gs_atomic_cas(word, &seen, epoch << GS_LEDGER_COVER_BITS | have | bits, __ATOMIC_ACQUIRE));
+    if ((bits & have) != 0)
+        add_bin(&crowd, epoch, (uint64_t)__builtin_popcountll(bits & have));
     cover->steps += (uint64_t)__builtin_popcountll(bits);
     cover->fresh += (uint64_t)__builtin_popcountll(bits & ~have);
 }
@@ -221,8 +227,7 @@ void gs_usage_cover(struct gs_ledger_device *d, uint64_t start_ns, uint64_t end_
 
         if (n > end - first)
             n = end - first;
-        cover_word(&d->cover[epoch % GS_LEDGER_COVER], epoch, ((UINT64_C(1) << n) - 1) << from,
-                   cover);
+        cover_word(d, epoch, ((UINT64_C(1) << n) - 1) << from, cover);
         first += n;
     }
 }

@@ -11,7 +11,9 @@
  * not the same. */
 #define CLAIM_MARGIN 0.25
 /* What a card gives a process at a time, at most. */
-#define TURN_NS     2000000.0
+#define TURN_NS 2000000.0
+/* Processes beside one of their slice; gs_part_each() is exact so far. */
+#define MATES_MOST  31.0
 #define MEAN_WEIGHT (1.0 / 16)
 #define MEAN_MIN    1e-3
 
@@ -131,9 +133,25 @@ static void add_entry(struct gs_arbiter *a, uint32_t slice, double density, uint
         return;
     a->mean[*n] = density < 1.0 ? density : 1.0;
     a->steps[*n] = steps;
-    a->lost[*n] = a->known[*n] = a->known_lost[*n] = a->known_own[*n] = 0.0;
+    a->mates[*n] = a->lost[*n] = a->known[*n] = a->known_lost[*n] = a->known_own[*n] = 0.0;
     a->owner[*n] = (uint16_t)slice;
     (*n)++;
+}
+
+/** Processes that had work beside one of the same slice, on the average of its steps. */
+static double mates_of(const struct gs_arbiter_slice *s, uint64_t bin, uint64_t steps)
+{
+    const uint64_t field = ((uint64_t)1 << GS_LEDGER_COVER_BITS) - 1;
+    uint64_t word = s->crowd[bin % GS_LEDGER_COVER];
+    double mates, most = -1.0;
+
+    if (((word >> GS_LEDGER_COVER_BITS) ^ bin) << GS_LEDGER_COVER_BITS != 0 || steps == 0)
+        return 0.0;
+    for (uint32_t i = 0; i < s->n_processes && most < MATES_MOST; i++)
+        most += s->process[i].owner != 0 ? 1.0 : 0.0;
+    mates = (double)(word & field) / __builtin_popcountll(steps);
+    mates = mates < most ? mates : most;
+    return mates > 0.0 ? mates : 0.0;
 }
 
 /* Processes of one slice are no strangers: they take turns at one bucket, and their hooks charge
@@ -150,6 +168,8 @@ static void add_slice(struct gs_arbiter *a, uint32_t slice, const struct demand 
     if (((word >> GS_LEDGER_COVER_BITS) ^ bin) << GS_LEDGER_COVER_BITS == 0 &&
         (word & ALL_STEPS) != 0) {
         add_entry(a, slice, 1.0, d->presumed > 0.0 ? ALL_STEPS : word & ALL_STEPS, n);
+        if (*n > at)
+            a->mates[at] = mates_of(a->slice[slice], bin, word & ALL_STEPS);
         if (*n > at && d->known > 0.0) {
             double all = d->reported + d->presumed;
 
@@ -169,21 +189,35 @@ static bool is_in(const struct gs_arbiter *a, uint32_t i, uint32_t step)
     return a->steps[i] == 0 || (a->steps[i] >> step & 1) != 0;
 }
 
+/** What a slice can have lost in a stretch of `run` ns that it shared. */
+static double most_lost(double run, double even)
+{
+    double turn = even + TURN_NS, all = run + GS_LEDGER_COVER_NS;
+
+    return run <= 0.0 ? 0.0 : turn < all ? turn : all;
+}
+
 /** What is known of a slice's own time: it lost the rest in steps that it shared; a step may have
- *  been rounded away. More than even turns take, and one of them, is not believed.
- *  @others  processes that had work in each step. */
+ *  been rounded away. More than even turns take, and one of them for each stretch, for all of a
+ *  neighbour's short work may fall into one turn, is not believed.
+ *  @others  processes that had work in each step, its own mates among them. */
 static void place_known(struct gs_arbiter *a, uint32_t i, const double *others)
 {
-    double shared = 0.0, even = TURN_NS, most;
+    double shared = 0.0, even = 0.0, run = 0.0, run_even = 0.0, most;
 
     for (uint32_t step = 0; step < STEPS; step++) {
-        double k = others[step] - 1.0;
+        double k = others[step] - 1.0 - a->mates[i];
 
-        if (!is_in(a, i, step) || k <= 0.0)
+        if (!is_in(a, i, step) || k <= 0.0) {
+            even += most_lost(run, run_even);
+            run = run_even = 0.0;
             continue;
+        }
         shared += GS_LEDGER_COVER_NS;
-        even += GS_LEDGER_COVER_NS * k / (1.0 + k);
+        run += GS_LEDGER_COVER_NS;
+        run_even += GS_LEDGER_COVER_NS * k / (1.0 + k);
     }
+    even += most_lost(run, run_even);
     if (shared <= 0.0) {
         a->known_lost[i] = 0.0;
         return;
@@ -207,7 +241,7 @@ static void place_all_known(struct gs_arbiter *a, uint32_t n)
     for (uint32_t step = 0; step < STEPS; step++) {
         others[step] = 0.0;
         for (uint32_t i = 0; i < n; i++)
-            others[step] += is_in(a, i, step) ? a->mean[i] : 0.0;
+            others[step] += is_in(a, i, step) ? a->mean[i] + a->mates[i] : 0.0;
         for (uint32_t i = 0; i < a->n_foreign; i++)
             others[step] += a->foreign[i];
     }
@@ -217,25 +251,57 @@ static void place_all_known(struct gs_arbiter *a, uint32_t n)
     }
 }
 
+/** Processes of an entry that begins at `at`, a part of one among them, as far as there is room. */
+static uint32_t count_processes(const struct gs_arbiter *a, uint32_t i, uint32_t at)
+{
+    uint32_t whole = (uint32_t)a->mates[i];
+    uint32_t count = 1 + whole + (a->mates[i] > whole);
+
+    return count < GS_ARBITER_ACTIVE - at ? count : GS_ARBITER_ACTIVE - at;
+}
+
+/** Densities of the processes of one entry, of what is not known. Returns how many there are. */
+static uint32_t put_processes(struct gs_arbiter *a, uint32_t i, uint32_t at)
+{
+    uint32_t count = count_processes(a, i, at);
+    double unknown = 1.0 - a->known[i], left = a->mates[i];
+
+    a->density[at] = a->mean[i] * unknown;
+    for (uint32_t k = 1; k < count; k++, left -= 1.0)
+        a->density[at + k] = (left < 1.0 ? left : 1.0) * unknown;
+    return count;
+}
+
+/** What these had of a step in which nobody knew more. */
+static double part_of(const struct gs_arbiter *a, uint32_t at, uint32_t n_processes)
+{
+    double part = 0.0;
+
+    for (uint32_t k = at; k < at + n_processes; k++)
+        part += a->density[k] * a->part[k];
+    return part < a->density[at] ? part : a->density[at];
+}
+
 /** Who had work in one step, and what each lost to the others; `weight` steps are like it. What of
  *  it is known belongs to who knows it; the rest of the card is divided evenly. */
 static void settle_step(struct gs_arbiter *a, uint32_t n, uint32_t step, uint32_t weight)
 {
+    uint32_t m = 0, n_in = 0, count;
     double taken = 0.0;
-    uint32_t m = 0;
 
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && m < GS_ARBITER_ACTIVE; i++) {
         if (!is_in(a, i, step))
             continue;
-        a->density[m++] = a->mean[i] * (1.0 - a->known[i]);
+        m += put_processes(a, i, m);
+        n_in++;
         taken += a->known_own[i];
     }
-    if (m + a->n_foreign < 2)
+    if (n_in + a->n_foreign < 2)
         return; /* alone */
     memcpy(&a->density[m], a->foreign, a->n_foreign * sizeof(a->foreign[0]));
     gs_part_each(a->density, m + a->n_foreign, a->part);
     m = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && m < GS_ARBITER_ACTIVE; i++) {
         double rest;
 
         if (!is_in(a, i, step))
@@ -243,8 +309,9 @@ static void settle_step(struct gs_arbiter *a, uint32_t n, uint32_t step, uint32_
         rest = 1.0 - taken + a->known_own[i];
         if (rest < 0.0)
             rest = 0.0;
-        a->lost[i] += a->density[m] * (1.0 - a->part[m] * rest) * weight * GS_LEDGER_COVER_NS;
-        m++;
+        count = count_processes(a, i, m);
+        a->lost[i] += (a->density[m] - part_of(a, m, count) * rest) * weight * GS_LEDGER_COVER_NS;
+        m += count;
     }
 }
 

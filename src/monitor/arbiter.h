@@ -55,6 +55,7 @@ struct gs_arbiter_slice {
     bool is_parked;                     /**< (in) another has the turn in memory: it cannot use its
                                            share now, and nobody has to yield to it */
     uint64_t cover[GS_LEDGER_COVER];    /**< (in) as in struct gs_ledger_device */
+    uint64_t crowd[GS_LEDGER_COVER];    /**< (in) likewise */
     uint32_t n_processes;               /**< (in) */
     struct gs_arbiter_process *process; /**< (in) caller's; kept as they are between calls */
     struct gs_arbiter_process ghost[GS_ARBITER_GHOSTS]; /**< see gs_arbiter_forget_process() */
@@ -79,6 +80,7 @@ struct gs_arbiter {
     uint16_t owner[GS_ARBITER_ACTIVE]; /**< slice of each */
     double mean[GS_ARBITER_ACTIVE];    /**< its density in the steps in which it had work */
     uint64_t steps[GS_ARBITER_ACTIVE]; /**< which these are; 0: any */
+    double mates[GS_ARBITER_ACTIVE];   /**< that had work in these steps beside one, on average */
     double lost[GS_ARBITER_ACTIVE];    /**< to others, ns */
     /** Of that time so much, of 1, is known from the slice's own measurements; */
     double known[GS_ARBITER_ACTIVE];

@@ -280,6 +280,10 @@ static int read_slice(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint64
         rc = read_at(s->fd, s->arbiter.cover, sizeof(s->arbiter.cover),
                      gs_ledger_file_bytes((uint32_t)s->device) +
                          offsetof(struct gs_ledger_device, cover));
+    if (rc == 0 && n > 1)
+        rc = read_at(s->fd, s->arbiter.crowd, sizeof(s->arbiter.crowd),
+                     gs_ledger_file_bytes((uint32_t)s->device) +
+                         offsetof(struct gs_ledger_device, crowd));
     if (rc == 0 && !s->has_refund)
         rc = read_meter(s);
     if (rc < 0)

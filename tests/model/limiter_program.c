@@ -211,6 +211,7 @@ static void observe(uint32_t i)
     slices[i].core_bp = d->core_pct * 100;
     slices[i].policy = d->policy;
     memcpy(slices[i].cover, d->cover, sizeof(d->cover));
+    memcpy(slices[i].crowd, d->crowd, sizeof(d->crowd));
     slices[i].n_processes = (uint32_t)ledger->head.slot_high;
     slices[i].process = processes[i];
     for (uint32_t j = 0; j < slices[i].n_processes; j++) {

@@ -145,11 +145,16 @@ static double fresh_part(uint64_t start, uint64_t end)
 static void test_cover(void **state)
 {
     struct gs_usage_cover cover = {0, 0};
+    uint64_t crowd = 0;
 
     (void)state;
     assert_true(fresh_part(T0 + 3 * MS, T0 + 103 * MS) == 1.0);
     assert_true(fresh_part(T0 + 3 * MS, T0 + 103 * MS) == 0.0);
     assert_true(fresh_part(T0 + 53 * MS, T0 + 153 * MS) == 0.5);
+    /* the second and the third had 200 and 100 steps that were not news: 300 halves of 1 ms */
+    for (uint32_t i = 0; i < GS_LEDGER_COVER; i++)
+        crowd += d.crowd[i] & ((UINT64_C(1) << GS_LEDGER_COVER_BITS) - 1);
+    assert_int_equal(crowd, 300);
     /* adjoining pieces of any length share no step and lose none */
     for (uint64_t t = T0 + 200 * MS; t < T0 + 300 * MS; t += 300001)
         gs_usage_cover(&d, t, t + 300001, &cover);

@@ -143,6 +143,54 @@ static void cover(uint32_t slice, uint64_t bin, uint64_t steps)
 #define STEPS_ALL  ((1ull << GS_LEDGER_COVER_BITS) - 1)
 #define STEPS_HALF ((1ull << GS_LEDGER_COVER_BITS / 2) - 1)
 
+static void crowd(uint32_t slice, uint64_t bin, uint64_t steps)
+{
+    uint64_t epoch = START / BIN + bin;
+
+    slices[slice].crowd[epoch % GS_LEDGER_COVER] = epoch << GS_LEDGER_COVER_BITS | steps;
+}
+
+/* A card gives turns to processes: a slice that has several with work at once has as many. Noted is
+ * the time once, by whoever came first. */
+static void test_mates_have_turns_each(void **state)
+{
+    uint64_t third = 20 * BIN / 3;
+
+    (void)state;
+    add(60, GS_POLICY_FIXED)->n_processes = 2;
+    add(40, GS_POLICY_FIXED);
+    for (uint64_t bin = 0; bin <= 20 + LAG; bin++) {
+        if (bin < 20) {
+            report(&processes[0][bin % 2], bin, BIN);
+            cover(0, bin, STEPS_ALL);
+            crowd(0, bin, GS_LEDGER_COVER_BITS);
+            report(&processes[1][0], bin, BIN);
+            cover(1, bin, STEPS_ALL);
+        }
+        step_at((bin + 1) * BIN - 1);
+    }
+    assert_in_range(slices[0].refund_ns, third - 100, third + 100);
+    assert_in_range(slices[1].refund_ns, 2 * third - 100, 2 * third + 100);
+}
+
+/* More of them than there are processes is not believed. */
+static void test_mates_are_believed_as_far_as_there_are_any(void **state)
+{
+    (void)state;
+    add(60, GS_POLICY_FIXED);
+    add(40, GS_POLICY_FIXED);
+    for (uint64_t bin = 0; bin <= 20 + LAG; bin++) {
+        for (uint32_t i = 0; bin < 20 && i < 2; i++) {
+            report(&processes[i][0], bin, BIN);
+            cover(i, bin, STEPS_ALL);
+            crowd(i, bin, STEPS_ALL);
+        }
+        step_at((bin + 1) * BIN - 1);
+    }
+    assert_in_range(slices[0].refund_ns, 20 * BIN / 2 - 100, 20 * BIN / 2 + 100);
+    assert_in_range(slices[1].refund_ns, 20 * BIN / 2 - 100, 20 * BIN / 2 + 100);
+}
+
 /* Short launches that ran through: 2 ms of each 20 ms were a neighbour's turn, whatever an even
  * split says; and that neighbour had the rest. */
 static void test_known_time_is_exact(void **state)
@@ -598,6 +646,8 @@ int main(void)
         TEST(test_two_hungry_halve),
         TEST(test_thirty_beside_seventy),
         TEST(test_three_processes_two_slices),
+        TEST(test_mates_have_turns_each),
+        TEST(test_mates_are_believed_as_far_as_there_are_any),
         TEST(test_known_time_is_exact),
         TEST(test_known_times_of_mates_add_up),
         TEST(test_known_time_is_believed_within_reason),
