@@ -21,18 +21,20 @@ for command in (["top", "--json"], ["top", "--once"], ["ls", "--json"]):
 """
 
 
-def own_tmp():
-    """A mount namespace, so that /tmp and with it the user's default ledger are the test's own."""
+def own_folder():
+    """A mount namespace, so that the user's default folder in /tmp, and with it the default ledger, are the test's own."""
     wrap = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    script = 'd=/tmp/gpuslice-$(id -u) && mkdir -p -m 0700 "$d" && mount -t tmpfs -o mode=0700 none "$d" && exec "$@"'
+    wrap += ["sh", "-c", script, "sh"]
     if not shutil.which("unshare") or subprocess.run([*wrap, "true"], stderr=subprocess.DEVNULL).returncode != 0:
         pytest.skip("needs a mount namespace")
-    return [*wrap, "sh", "-c", 'mount -t tmpfs none /tmp && exec "$@"', "sh"]
+    return wrap
 
 
 def test_top_shows_the_default_ledger_of_programs_that_variables_limit(sim):
     env = sim.hook_env("1g", CUDA_DEVICE_SM_LIMIT="30")
     del env["CUDA_DEVICE_MEMORY_SHARED_CACHE"]
-    wrap = own_tmp()
+    wrap = own_folder()
     out = sim.run(*wrap, "python3", "-c", CLIENT, env=env)
     assert out.returncode == 0, out.stderr
     top, text, ls, _ = out.stdout.split("\0")
