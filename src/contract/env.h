@@ -24,6 +24,9 @@
 #define GS_ENV_PRIORITY "CUDA_TASK_PRIORITY"
 /** `true`: device memory beyond the card is served from managed memory. */
 #define GS_ENV_OVERSUBSCRIBE "CUDA_OVERSUBSCRIBE"
+/** `1` or `true`: copies and fills are charged to the share of compute, like launches. `0`, `false`
+ * and unset: they are not. */
+#define GS_ENV_LIMIT_COPIES "GPUSLICE_LIMIT_COPIES"
 /** Folder of the boards, one file per card named by its UUID (contract/board.h). The fixed folder
  * is read first; the variable counts only where it is absent. */
 #define GS_BOARD_DIR     "/run/gpuslice/board"

@@ -64,6 +64,8 @@ struct gs_engine_state {
     _Alignas(GS_ENGINE_PAGE) uint32_t ready; /**< 1: attached, nothing to do on the fast path */
     uint32_t launch_free;  /**< 1: ready, and no launch of this process is held: launch rows go
                               straight to the driver (gs_limiter_publish) */
+    uint32_t copies_free;  /**< the same for copies and fills, which are held only where the slice
+                              asks for it (GPUSLICE_LIMIT_COPIES) */
     uint32_t attached;     /**< engine.c: 1 attaching is over, with or without success */
     uint32_t told;         /**< engine.c: 1 the slice's owner knows of gs_engine_note_unheld */
     uint32_t once;         /**< engine.c: futex word of gs_engine_start */

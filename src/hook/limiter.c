@@ -97,11 +97,13 @@ static void set_epoch(void)
 
 void gs_limiter_publish(void)
 {
-    uint32_t is_free =
-        __atomic_load_n(&gs_engine.ready, __ATOMIC_RELAXED) != 0 && !gs_limiter_is_on();
+    uint32_t ready = __atomic_load_n(&gs_engine.ready, __ATOMIC_RELAXED) != 0;
+    uint32_t is_free = ready && !gs_limiter_is_on();
 
     /* release: pairs with the load in the launch rows, which then go by it alone */
     __atomic_store_n(&gs_engine.launch_free, is_free, __ATOMIC_RELEASE);
+    __atomic_store_n(&gs_engine.copies_free, is_free || (ready && gs_self.limit_copies == 0),
+                     __ATOMIC_RELEASE);
     set_epoch();
 }
 

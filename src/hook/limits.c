@@ -281,6 +281,16 @@ static int from_env(struct gs_quota *ret_quota)
     return 0;
 }
 
+/** Are copies held, too? The owner's wish, wherever the limits come from. */
+static int read_copies(void)
+{
+    uint64_t copies = 0;
+    int rc = from_word(GS_ENV_LIMIT_COPIES, parse_switch, &copies);
+
+    gs_self.limit_copies = (uint32_t)copies;
+    return rc;
+}
+
 int gs_limits_read(struct gs_quota *ret_quota, bool *ret_from_env)
 {
     const int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
@@ -294,7 +304,8 @@ int gs_limits_read(struct gs_quota *ret_quota, bool *ret_from_env)
         name = getenv(GS_ENV_QUOTA_DIR);
         if (name == NULL) {
             *ret_from_env = true;
-            return from_env(ret_quota);
+            rc = from_env(ret_quota);
+            return rc < 0 ? rc : read_copies();
         }
         dir = gs_sys_openat(AT_FDCWD, name, flags, 0);
     }
@@ -304,7 +315,7 @@ int gs_limits_read(struct gs_quota *ret_quota, bool *ret_from_env)
     (void)gs_str_to_field(gs_str_of(name), gs_self.quota.dir, sizeof(gs_self.quota.dir));
     rc = from_folder(dir, name, ret_quota);
     gs_sys_close(dir);
-    return rc;
+    return rc < 0 ? rc : read_copies();
 }
 
 bool gs_limits_changed(void)

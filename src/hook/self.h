@@ -48,6 +48,7 @@ struct gs_self_state {
     uint32_t policy[GS_LEDGER_DEVICES];          /**< enum gs_policy */
     uint32_t priority;                           /**< enum gs_priority */
     uint32_t oversubscribe;                      /**< 1: memory beyond the card is managed memory */
+    uint32_t limit_copies;                       /**< 1: copies and fills are held like launches */
     struct gs_self_spin spin[GS_LEDGER_DEVICES]; /**< one announcer per device and process */
     struct gs_self_spin share_spin;
     struct gs_self_spin reap_spin;

@@ -162,6 +162,9 @@ void gs_suspend_changed(void)
     gs_limiter_recall();
     gs_limiter_publish();
     /* `gpuslice resize` sends SIGUSR1 too: a launch has to come by and take over the new limits */
-    if (gs_resize_is_due(&gs_self))
+    if (gs_resize_is_due(&gs_self)) {
         __atomic_store_n(&gs_engine.launch_free, 0, __ATOMIC_RELAXED);
+        if (gs_self.limit_copies != 0)
+            __atomic_store_n(&gs_engine.copies_free, 0, __ATOMIC_RELAXED);
+    }
 }

@@ -342,11 +342,22 @@ static void test_time_is_divided_among_streams(void **state)
     assert_int_equal(gs_span_divide((struct gs_span){5, 5}, others, 3), 0);
 }
 
+/* Bytes over bytes per nanosecond, the set-up, and never long enough to stop a slice for seconds. */
+static void test_prior_of_a_copy(void **state)
+{
+    (void)state;
+    assert_int_equal(gs_cost_prior_copy(12000000, 12), 1002000);
+    assert_int_equal(gs_cost_prior_copy(500000000, 500), 1002000);
+    assert_int_equal(gs_cost_prior_copy(1, 12), 2000);
+    assert_int_equal(gs_cost_prior_copy(UINT64_MAX, 12), 1000000000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quarters_grow_and_stay_below_256),
         cmocka_unit_test(test_blocks_do_not_wrap),
+        cmocka_unit_test(test_prior_of_a_copy),
         cmocka_unit_test_setup(test_entries_are_told_apart, clean),
         cmocka_unit_test_setup(test_the_table_is_never_full, clean),
         cmocka_unit_test_setup(test_an_unknown_or_long_launch_is_measured, clean),

@@ -7,10 +7,15 @@
  *           gs_engine_leave(): the engine has started, nested calls of the driver go straight
  * through. A body neither enters nor leaves. Returns  what the caller of the driver gets.
  *
- * Bodies of launch rows are called only while the process's launches are held. */
+ * Bodies of launch rows are called only while the process's launches are held. Those of COPY rows
+ * do not call the driver: they say what is copied (copy.h); false: go straight to the driver. */
+
+#include <stdbool.h>
 
 #include "vendors/nvidia/abi/cuda_types.h"
 #include "vendors/nvidia/abi/nvml_types.h"
+
+struct gs_launch;
 
 #define GS_NV_STRIP(...) __VA_ARGS__
 
@@ -30,6 +35,8 @@
 #define GS_NV_BODY_QUERY              GS_NV_BODY
 #define GS_NV_BODY_SYNC               GS_NV_BODY
 #define GS_NV_BODY_VMM                GS_NV_BODY
+#define GS_NV_BODY_COPY(body, ret, params)                                                         \
+    bool gs_nv_##body(struct gs_launch *copy, GS_NV_STRIP params);
 /* A row without parameters: "(void)" cannot follow another one. */
 #define GS_NV_BODY_SYNC_VOID(body, ret, params) ret gs_nv_##body(ret(*real) params);
 

@@ -22,6 +22,9 @@
 #define PRIOR_WAVE_NS  20000u
 #define PRIOR_GRAPH_NS 100000u
 #define PRIOR_MOST_NS  10000000u
+/* Setting up a copy; the longest one believed in. */
+#define PRIOR_COPY_NS      2000u
+#define PRIOR_COPY_MOST_NS 1000000000u
 
 struct gs_cost_table gs_cost_table;
 
@@ -160,6 +163,13 @@ uint64_t gs_cost_prior(uint64_t threads)
     if (waves > PRIOR_MOST_NS / PRIOR_WAVE_NS)
         return PRIOR_MOST_NS;
     return PRIOR_BASE_NS + waves * PRIOR_WAVE_NS;
+}
+
+uint64_t gs_cost_prior_copy(uint64_t bytes, uint32_t bytes_per_ns)
+{
+    uint64_t ns = PRIOR_COPY_NS + bytes / bytes_per_ns;
+
+    return ns < PRIOR_COPY_MOST_NS ? ns : PRIOR_COPY_MOST_NS;
 }
 
 void gs_cost_doubt(void)

@@ -142,6 +142,8 @@ void gs_cost_learn_ratio(struct gs_cost *c, uint64_t measured_ns, uint64_t paid_
 /** What a launch is taken for before anything is known of it: from its size alone.
  *  @threads  blocks times threads of a block; 0 a graph. */
 uint64_t gs_cost_prior(uint64_t threads);
+/** The same of a copy. */
+uint64_t gs_cost_prior_copy(uint64_t bytes, uint32_t bytes_per_ns);
 
 /** Handles may mean other code from now on: the next launch of each is sampled. */
 void gs_cost_doubt(void);

@@ -70,6 +70,8 @@ static uint64_t prior(const struct gs_launch *l)
 {
     uint64_t threads;
 
+    if (l->shape == GS_LAUNCH_COPY_SHAPE)
+        return gs_cost_prior_copy(l->blocks, l->per_block);
     if (__builtin_mul_overflow(l->blocks, (uint64_t)l->per_block, &threads))
         threads = UINT64_MAX;
     return gs_cost_prior(threads);

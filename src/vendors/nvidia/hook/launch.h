@@ -26,6 +26,8 @@
 #define GS_LAUNCH_LAST_SPECIAL 2u
 /** Shape word of an executable graph: no kernel has it. */
 #define GS_LAUNCH_GRAPH_SHAPE 2u
+/** Shape word of a copy (copy.h): likewise. */
+#define GS_LAUNCH_COPY_SHAPE 4u
 
 struct gs_inflight;
 
@@ -35,11 +37,11 @@ struct gs_launch {
     const char *what; /**< driver function, static */
     CUstream stream;
     uint64_t handle;    /**< function, kernel, executable graph */
-    uint64_t shape;     /**< gs_cost_shape() or GS_LAUNCH_GRAPH_SHAPE */
-    uint64_t blocks;    /**< of the grid; 0 a graph */
-    uint32_t per_block; /**< threads of a block */
+    uint64_t shape;     /**< gs_cost_shape(), GS_LAUNCH_GRAPH_SHAPE or _COPY_SHAPE */
+    uint64_t blocks;    /**< of the grid; 0 a graph; bytes of a copy */
+    uint32_t per_block; /**< threads of a block; of a copy what to expect, bytes per ns */
     uint32_t quarter;   /**< gs_cost_quarter() of the blocks */
-    bool per_thread;    /**< the row is a `_ptsz` twin */
+    bool per_thread;    /**< the row is a `_ptsz` or `_ptds` twin */
     /* by pay and begin */
     bool measured; /**< to be settled */
     bool pushed;   /**< the stream's context is not the thread's */

@@ -5,6 +5,7 @@
 #include "core/cleanup.h"
 #include "hook/engine.h"
 #include "hook/xlate.h"
+#include "vendors/nvidia/hook/copy.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/init.h"
@@ -52,13 +53,14 @@ static struct real real_of;
 
 /* The row of the calling thread's own default stream. */
 #define IS_PER_THREAD(symbol)                                                                      \
-    (sizeof(#symbol) > 6 && __builtin_strcmp(&#symbol[sizeof(#symbol) - 6], "_ptsz") == 0)
+    (sizeof(#symbol) > 6 && (__builtin_strcmp(&#symbol[sizeof(#symbol) - 6], "_ptsz") == 0 ||      \
+                             __builtin_strcmp(&#symbol[sizeof(#symbol) - 6], "_ptds") == 0))
 
 /* A launch of a process that is not held costs one load and a jump. Its pointer starts at
  * first_<symbol>, so it needs no test for NULL; held_<symbol> runs until the engine is ready, and
  * while the process's launches are held. It jumps, too: to the driver when the launch is paid for,
  * else to slow_<symbol>, which asks the body. */
-#define LAUNCH(lib, symbol, body, ret, params, args)                                               \
+#define FIRST(lib, symbol, ret, params, args)                                                      \
     static ret first_##symbol params                                                               \
     {                                                                                              \
         int rc = gs_engine_load(GS_DRIVER_LIB_##lib);                                             \
@@ -66,7 +68,9 @@ static struct real real_of;
         if (real == first_##symbol)                                                                \
             return ABSENT_##lib(rc);                                                           \
         return real args;                                                                          \
-    }                                                                                              \
+    }
+#define LAUNCH(lib, symbol, body, ret, params, args)                                               \
+    FIRST(lib, symbol, ret, params, args)                                                          \
     __attribute__((noinline)) static ret slow_##symbol params                                      \
     {                                                                                              \
         if (!gs_engine_enter())                                                                    \
@@ -92,10 +96,40 @@ static struct real real_of;
             return LOAD_REAL(symbol) args;                                                         \
         return held_##symbol args;                                                                 \
     }
+
+/* The same for copies and fills, by a word of their own: mostly they are not held where launches
+ * are. The body only says what is copied. */
+#define COPY(lib, symbol, body, ret, params, args)                                                 \
+    FIRST(lib, symbol, ret, params, args)                                                          \
+    __attribute__((noinline)) static ret slow_##symbol params                                      \
+    {                                                                                              \
+        struct gs_launch copy;                                                                     \
+        if (!gs_engine_enter())                                                                    \
+            return LOAD_REAL(symbol) args;                                                         \
+        if (__atomic_load_n(&gs_engine.copies_free, __ATOMIC_RELAXED) != 0 ||                      \
+            !gs_nv_##body(&copy, GS_NV_STRIP args)) {                                              \
+            gs_engine_leave();                                                                     \
+            return LOAD_REAL(symbol) args;                                                         \
+        }                                                                                          \
+        copy.what = #symbol;                                                                       \
+        copy.per_thread = IS_PER_THREAD(symbol);                                                   \
+        bool paid = gs_copy_begin(&copy);                                                          \
+        ret answer = gs_copy_end(&copy, paid, LOAD_REAL(symbol) args);                             \
+        gs_engine_leave();                                                                         \
+        return answer;                                                                             \
+    }                                                                                              \
+    GS_EXPORT ret symbol params;                                                                   \
+    ret symbol params                                                                              \
+    {                                                                                              \
+        if (GS_LIKELY(__atomic_load_n(&gs_engine.copies_free, __ATOMIC_RELAXED) != 0))             \
+            return LOAD_REAL(symbol) args;                                                         \
+        return slow_##symbol args;                                                                 \
+    }
 /* clang-format on */
 
 #define WRAP_ALLOC   WRAP
 #define WRAP_ARRAY   WRAP
+#define WRAP_COPY    COPY
 #define WRAP_CTX     WRAP
 #define WRAP_CAPTURE WRAP
 #define WRAP_FREE    WRAP
@@ -118,10 +152,11 @@ static struct real real_of;
     WRAP_##class(NVML, symbol, body, ret, params, args)
 #include "vendors/nvidia/abi/api.def"
 
-/* Only launch rows start at something else than NULL. */
+/* Only launch and copy rows start at something else than NULL. */
 #define FIRST_ALLOC(symbol)
 #define FIRST_ARRAY(symbol)
 #define FIRST_CAPTURE(symbol)
+#define FIRST_COPY(symbol) .symbol = first_##symbol,
 #define FIRST_CTX(symbol)
 #define FIRST_FREE(symbol)
 #define FIRST_GRAPH(symbol)

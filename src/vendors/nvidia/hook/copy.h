@@ -1,0 +1,50 @@
+#pragma once
+/* Copies and fills, limited like launches where the slice's owner asks for it
+ * (GPUSLICE_LIMIT_COPIES). Their card time is learnt by direction and size.
+ *
+ * A body of a COPY row, gs_nv_<body>(copy, <the row's parameters>) in copy_rows.c, says only what
+ * is copied; all rows then do the same:
+ *
+ *     paid = gs_copy_begin(&copy);
+ *     return gs_copy_end(&copy, paid, real(...));
+ *
+ * Threads: any; reached only while the process's copies are held (wrap.c). */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vendors/nvidia/abi/cuda_types.h"
+#include "vendors/nvidia/hook/launch.h"
+
+/** Where the bytes go; the `handle` of the launch. */
+enum gs_copy_way {
+    GS_COPY_NOT = 0, /**< the card has no part in it */
+    GS_COPY_UP,      /**< host to device */
+    GS_COPY_DOWN,    /**< device to host */
+    GS_COPY_INSIDE,  /**< device to device, and fills */
+    GS_COPY_ANY,     /**< addresses alone are given */
+};
+
+/** Fill in what the row's arguments say. False: nothing to be paid for, no byte is copied.
+ *  @bytes  UINT64_MAX: more than that. */
+bool gs_copy_describe(struct gs_launch *copy, enum gs_copy_way way, uint64_t bytes,
+                      CUstream stream);
+
+/** Way of a copy between two kinds of memory. */
+enum gs_copy_way gs_copy_way_of(CUmemorytype from, CUmemorytype to);
+
+/** Bytes of a box; saturates instead of wrapping. */
+static inline uint64_t gs_copy_box(uint64_t width, uint64_t height, uint64_t depth)
+{
+    uint64_t bytes;
+
+    return __builtin_mul_overflow(width, height, &bytes) ||
+                   __builtin_mul_overflow(bytes, depth, &bytes)
+               ? UINT64_MAX
+               : bytes;
+}
+
+/** Pay, and wait if need be. @copy has been described, and `what` and `per_thread` are set.
+ *  Returns what gs_copy_end() is to know: true, it was paid without a slow path. */
+bool gs_copy_begin(struct gs_launch *copy);
+CUresult gs_copy_end(struct gs_launch *copy, bool paid, CUresult result);
