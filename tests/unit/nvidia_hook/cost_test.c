@@ -342,7 +342,8 @@ static void test_time_is_divided_among_streams(void **state)
     assert_int_equal(gs_span_divide((struct gs_span){5, 5}, others, 3), 0);
 }
 
-/* Bytes over bytes per nanosecond, the set-up, and never long enough to stop a slice for seconds. */
+/* Bytes over bytes per nanosecond, the set-up, and never long enough to stop a slice for seconds.
+ */
 static void test_prior_of_a_copy(void **state)
 {
     (void)state;

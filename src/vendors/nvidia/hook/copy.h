@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "hook/engine.h"
+#include "hook/self.h"
 #include "vendors/nvidia/abi/cuda_types.h"
 #include "vendors/nvidia/hook/launch.h"
 
@@ -24,6 +26,14 @@ enum gs_copy_way {
     GS_COPY_INSIDE,  /**< device to device, and fills */
     GS_COPY_ANY,     /**< addresses alone are given */
 };
+
+/** May copies go straight to the driver? Asks for the wish itself, too: in a process whose state
+ * the kernel cannot wipe at a fork, gs_engine says nothing. */
+static inline bool gs_copy_is_free(void)
+{
+    return __atomic_load_n(&gs_engine.copies_free, __ATOMIC_RELAXED) != 0 ||
+           gs_self.limit_copies == 0;
+}
 
 /** Fill in what the row's arguments say. False: nothing to be paid for, no byte is copied.
  *  @bytes  UINT64_MAX: more than that. */

@@ -56,10 +56,7 @@ static struct real real_of;
     (sizeof(#symbol) > 6 && (__builtin_strcmp(&#symbol[sizeof(#symbol) - 6], "_ptsz") == 0 ||      \
                              __builtin_strcmp(&#symbol[sizeof(#symbol) - 6], "_ptds") == 0))
 
-/* A launch of a process that is not held costs one load and a jump. Its pointer starts at
- * first_<symbol>, so it needs no test for NULL; held_<symbol> runs until the engine is ready, and
- * while the process's launches are held. It jumps, too: to the driver when the launch is paid for,
- * else to slow_<symbol>, which asks the body. */
+/* Where the pointer of a row starts that has no time to test it for NULL. */
 #define FIRST(lib, symbol, ret, params, args)                                                      \
     static ret first_##symbol params                                                               \
     {                                                                                              \
@@ -69,6 +66,9 @@ static struct real real_of;
             return ABSENT_##lib(rc);                                                           \
         return real args;                                                                          \
     }
+/* A launch of a process that is not held costs one load and a jump. held_<symbol> runs until the
+ * engine is ready, and while the process's launches are held. It jumps, too: to the driver when the
+ * launch is paid for, else to slow_<symbol>, which asks the body. */
 #define LAUNCH(lib, symbol, body, ret, params, args)                                               \
     FIRST(lib, symbol, ret, params, args)                                                          \
     __attribute__((noinline)) static ret slow_##symbol params                                      \
@@ -106,8 +106,7 @@ static struct real real_of;
         struct gs_launch copy;                                                                     \
         if (!gs_engine_enter())                                                                    \
             return LOAD_REAL(symbol) args;                                                         \
-        if (__atomic_load_n(&gs_engine.copies_free, __ATOMIC_RELAXED) != 0 ||                      \
-            !gs_nv_##body(&copy, GS_NV_STRIP args)) {                                              \
+        if (gs_copy_is_free() || !gs_nv_##body(&copy, GS_NV_STRIP args)) {                         \
             gs_engine_leave();                                                                     \
             return LOAD_REAL(symbol) args;                                                         \
         }                                                                                          \
