@@ -122,9 +122,9 @@ def test_the_default_ledger_binds_only_while_somebody_lives_in_it(sim):
     """A user who asks for more the next time gets it; beside a live program the smaller limit counts."""
     wrap = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
     if not shutil.which("unshare") or subprocess.run([*wrap, "true"], stderr=subprocess.DEVNULL).returncode != 0:
-        pytest.skip("needs a mount namespace, for a /tmp of its own")
+        pytest.skip("needs a mount namespace, for a default folder of its own")
     script = """
-        mount -t tmpfs none /tmp; mkfifo "$2/ready" "$2/end"
+        d=/tmp/gpuslice-$(id -u); mkdir -p -m 0700 "$d"; mount -t tmpfs -o mode=0700 none "$d"; mkfifo "$2/ready" "$2/end"
         CUDA_DEVICE_MEMORY_LIMIT=32m python3 -c "$1" <"$2/end" >"$2/ready" &
         exec 3>"$2/end"; head -n 1 "$2/ready"
         CUDA_DEVICE_MEMORY_LIMIT=1g python3 -c "$1" </dev/null
