@@ -75,6 +75,8 @@ CUresult gs_copy_end(struct gs_launch *copy, bool paid, CUresult result)
     BOX(async, depth, s, (struct gs_launch *copy, const type *c, CUstream s))
 /* clang-format on */
 
+/* A row has the parameters of the driver's function and reads those that tell how much. */
+/* NOLINTBEGIN(misc-unused-parameters) */
 ROWS(memcpy, GS_COPY_ANY, n, CUdeviceptr dst, CUdeviceptr src, size_t n)
 ROWS(memcpy_htod, GS_COPY_UP, n, CUdeviceptr dst, const void *src, size_t n)
 ROWS(memcpy_dtoh, GS_COPY_DOWN, n, void *dst, CUdeviceptr src, size_t n)
@@ -118,3 +120,4 @@ ROW(memcpy_dtod_async_v1, GS_COPY_INSIDE, n, s, CUdeviceptr_v1 dst, CUdeviceptr_
 ROW(memset_d8_v1, GS_COPY_INSIDE, n, NULL, CUdeviceptr_v1 dst, unsigned char v, unsigned int n)
 ROW(memset_d32_v1, GS_COPY_INSIDE, gs_copy_box(n, 4, 1), NULL, CUdeviceptr_v1 dst, unsigned int v,
     unsigned int n)
+/* NOLINTEND(misc-unused-parameters) */
