@@ -67,8 +67,10 @@ int gs_file_read(int dirfd, const char *name, size_t max, struct gs_buf *buf)
     return rc;
 }
 
-static int write_all(int fd, const char *p, size_t n)
+int gs_file_write_all(int fd, const void *bytes, size_t n)
 {
+    const char *p = bytes;
+
     while (n > 0) {
         ssize_t put = write(fd, p, n);
 
@@ -95,7 +97,7 @@ int gs_file_write(int dirfd, const char *name, const void *bytes, size_t n, stru
     fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return gs_err_set(err, -errno, "create file '%s': %s", name, strerror(errno));
-    rc = write_all(fd, bytes, n);
+    rc = gs_file_write_all(fd, bytes, n);
     if (rc == 0 && renameat(dirfd, tmp, dirfd, name) != 0)
         rc = -errno;
     if (rc == 0)

@@ -20,6 +20,9 @@ void gs_file_close(int *fd);
  *           /proc are regular); else what open or read said. */
 GS_WUR int gs_file_read(int dirfd, const char *name, size_t max, struct gs_buf *buf);
 
+/** Write all bytes to an open descriptor, through interruptions. Returns 0 or -errno. */
+GS_WUR int gs_file_write_all(int fd, const void *bytes, size_t n);
+
 /** Write a file of mode 0600 so that a reader sees the old content or the new, never a part: a
  *  temporary file in the same folder, renamed into place. */
 GS_WUR int gs_file_write(int dirfd, const char *name, const void *bytes, size_t n,

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "contract/ledger.h"
+
 /* A writer is at it for a microsecond; one that died there leaves the beat to grow stale. */
 #define TRIES 64
 
@@ -64,6 +66,22 @@ int gs_board_find(const struct gs_board *board, uint64_t ledger_dev, uint64_t le
         if (rc == 0)
             *ret = found;
         return rc;
+    }
+    return -EAGAIN;
+}
+
+int gs_board_read(int fd, struct gs_board *ret)
+{
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t seq;
+        int rc = gs_ledger_pread(fd, ret, sizeof(*ret), 0);
+
+        if (rc == 0)
+            rc = gs_ledger_pread(fd, &seq, sizeof(seq), offsetof(struct gs_board, seq));
+        if (rc < 0)
+            return rc;
+        if (seq == ret->seq && (seq & 1) == 0)
+            return 0;
     }
     return -EAGAIN;
 }

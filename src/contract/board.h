@@ -62,3 +62,8 @@ _Static_assert(offsetof(struct gs_board, slice) == 256, "board layout");
  *  Threads  any; no system call. */
 GS_WUR int gs_board_find(const struct gs_board *board, uint64_t ledger_dev, uint64_t ledger_ino,
                          uint64_t now_ns, struct gs_board_slice *ret);
+
+/** Copy a whole board, as it was between two writes, out of an open file.
+ *  Returns  0; -EPROTO the file is shorter; -EAGAIN the writer was at it at every try; -errno from
+ * the kernel. *ret is undefined then. */
+GS_WUR int gs_board_read(int fd, struct gs_board *ret);

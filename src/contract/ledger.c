@@ -14,7 +14,7 @@
 #define HEAD_BYTES offsetof(struct gs_ledger_head, reserved)
 
 /* Raw system calls: the hook uses gs_ledger_check, and libc's pread is a cancellation point. */
-static int read_at(int fd, void *buf, size_t n, uint64_t at)
+int gs_ledger_pread(int fd, void *buf, size_t n, uint64_t at)
 {
     char *p = buf;
 
@@ -41,7 +41,7 @@ static int is_unfinished(int fd, const struct stat *st, const struct gs_ledger_h
 
     if (st->st_size == 0)
         return 1;
-    return head->magic == 0 && read_at(fd, &hami, sizeof(hami), 0) == 0 &&
+    return head->magic == 0 && gs_ledger_pread(fd, &hami, sizeof(hami), 0) == 0 &&
            (hami == 0 || hami == GS_HAMI_MAGIC) &&
            (uint64_t)st->st_size >= gs_ledger_file_bytes(0) &&
            (uint64_t)st->st_size <= gs_ledger_file_bytes(GS_LEDGER_DEVICES) &&
@@ -61,7 +61,7 @@ static int read_head(int fd, struct gs_ledger_head *ret)
         return -ENODATA;
     if ((uint64_t)st.st_size < gs_ledger_file_bytes(0))
         return -EPROTO;
-    rc = read_at(fd, ret, HEAD_BYTES, GS_LEDGER_OFFSET);
+    rc = gs_ledger_pread(fd, ret, HEAD_BYTES, GS_LEDGER_OFFSET);
     if (rc < 0)
         return rc;
     if (is_unfinished(fd, &st, ret))
@@ -97,9 +97,9 @@ static void read_status(int fd, struct gs_ledger_snapshot *snap, uint32_t slot)
 {
     int32_t status;
 
-    if (read_at(fd, &status, sizeof(status),
-                offsetof(struct gs_hami_region, slot) + slot * sizeof(struct gs_hami_slot) +
-                    offsetof(struct gs_hami_slot, status)) == 0)
+    if (gs_ledger_pread(fd, &status, sizeof(status),
+                        offsetof(struct gs_hami_region, slot) + slot * sizeof(struct gs_hami_slot) +
+                            offsetof(struct gs_hami_slot, status)) == 0)
         snap->is_suspended[slot] = status == GS_HAMI_SUSPENDED;
 }
 
@@ -179,7 +179,7 @@ static int read_work(int fd, uint64_t at, const struct gs_ledger_snapshot *snap,
 
         if (n > GS_ARRAY_LEN(use))
             n = GS_ARRAY_LEN(use);
-        rc = read_at(fd, use, n * sizeof(use[0]), at + from * sizeof(use[0]));
+        rc = gs_ledger_pread(fd, use, n * sizeof(use[0]), at + from * sizeof(use[0]));
         if (rc < 0)
             return rc;
         for (uint32_t i = 0; i < n; i++) {
@@ -225,12 +225,13 @@ static int read_device(int fd, uint32_t dev, struct gs_ledger_snapshot *snap)
     uint64_t at = gs_ledger_file_bytes(dev);
     struct gs_ledger_device head;
     uint64_t words[GS_LEDGER_SLOTS * 3];
-    int rc = read_at(fd, &head, offsetof(struct gs_ledger_device, trial), at);
+    int rc = gs_ledger_pread(fd, &head, offsetof(struct gs_ledger_device, trial), at);
 
     memset(books, 0, sizeof(*books));
     /* held and extra before shares, as bytes move */
     if (rc == 0)
-        rc = read_at(fd, words, sizeof(words), at + offsetof(struct gs_ledger_device, held));
+        rc =
+            gs_ledger_pread(fd, words, sizeof(words), at + offsetof(struct gs_ledger_device, held));
     if (rc < 0)
         return rc;
     memcpy(books->uuid, head.uuid, sizeof(books->uuid) - 1);
@@ -263,11 +264,11 @@ int gs_ledger_read(int fd, struct gs_ledger_snapshot *ret)
     ret->unmatched = head.unmatched;
     ret->created_ns = head.created_ns;
     ret->suspended = head.suspended;
-    rc = read_at(fd, ret->slot, sizeof(ret->slot),
-                 GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot));
+    rc = gs_ledger_pread(fd, ret->slot, sizeof(ret->slot),
+                         GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot));
     if (rc == 0)
-        rc = read_at(fd, ret->share, sizeof(ret->share),
-                     GS_LEDGER_OFFSET + offsetof(struct gs_ledger, share));
+        rc = gs_ledger_pread(fd, ret->share, sizeof(ret->share),
+                             GS_LEDGER_OFFSET + offsetof(struct gs_ledger, share));
     if (rc < 0)
         return rc;
     test_slots(fd, ret);
@@ -293,7 +294,7 @@ int gs_ledger_read_events(int fd, uint64_t from, struct gs_ledger_event *ret_eve
     for (; from < head.ring_next && (uint32_t)n < max; from++) {
         struct gs_ledger_event *e = &ret_events[n];
 
-        rc = read_at(fd, e, sizeof(*e), at + from % GS_LEDGER_RING * sizeof(*e));
+        rc = gs_ledger_pread(fd, e, sizeof(*e), at + from % GS_LEDGER_RING * sizeof(*e));
         if (rc < 0)
             return rc;
         /* one that is being written, or was overwritten, or whose writer died, is left out */

@@ -223,6 +223,10 @@ static inline uint64_t gs_ledger_file_bytes(uint32_t n_devices)
 
 /* Reading a ledger that may be hostile: pread only, every value bounds-checked, never mapped. */
 
+/** Read exactly `n` bytes at `at`, by raw system calls. Returns 0; -EPROTO the file ends before;
+ * -errno from the kernel. */
+GS_WUR int gs_ledger_pread(int fd, void *buf, size_t n, uint64_t at);
+
 /** Is the open file a complete ledger?
  *  Returns  0 and the device count; -ENODATA empty or still being created (its creator may have
  * died); -EPROTO something else, damaged, or of another version; -errno from the kernel. */

@@ -12,18 +12,6 @@
 
 _Static_assert(10 * BINS_1S < GS_LEDGER_HISTORY, "ten seconds are kept");
 
-static int read_at(int fd, void *buf, size_t n, uint64_t at)
-{
-    ssize_t got;
-
-    do {
-        got = pread(fd, buf, n, (off_t)at);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return -errno;
-    return (size_t)got == n ? 0 : -EPROTO;
-}
-
 /** The last `n` full bins: the one of this moment is not, and an older one may hold a round ago. */
 static uint64_t sum_bins(const uint64_t *history, uint64_t now_ns, uint64_t n)
 {
@@ -47,8 +35,8 @@ static int add_processes(int fd, const struct gs_ledger_snapshot *snapshot, uint
 
         if (!snapshot->is_live[i])
             continue;
-        rc = read_at(fd, &use, offsetof(struct gs_ledger_use, bin),
-                     device_at + offsetof(struct gs_ledger_device, use) + i * sizeof(use));
+        rc = gs_ledger_pread(fd, &use, offsetof(struct gs_ledger_use, bin),
+                             device_at + offsetof(struct gs_ledger_device, use) + i * sizeof(use));
         if (rc < 0)
             return rc;
         m->managed_bytes = gs_size_add(m->managed_bytes, use.managed_bytes);
@@ -65,10 +53,12 @@ int gs_meter_read(int fd, const struct gs_ledger_snapshot *snapshot, uint32_t de
     uint64_t history[GS_LEDGER_HISTORY];
     struct gs_ledger_meter meter;
     struct gs_meter m = {0};
-    int rc = read_at(fd, &meter, sizeof(meter), at + offsetof(struct gs_ledger_device, meter));
+    int rc =
+        gs_ledger_pread(fd, &meter, sizeof(meter), at + offsetof(struct gs_ledger_device, meter));
 
     if (rc == 0)
-        rc = read_at(fd, history, sizeof(history), at + offsetof(struct gs_ledger_device, history));
+        rc = gs_ledger_pread(fd, history, sizeof(history),
+                             at + offsetof(struct gs_ledger_device, history));
     if (rc < 0)
         return rc;
     m.used_1s_ns = sum_bins(history, now_ns, BINS_1S);

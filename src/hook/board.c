@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +17,6 @@
 #define READ_NS 2000000u
 /** One that is absent, stale or damaged. */
 #define LOOK_NS 100000000u
-/** A writer is at it for microseconds. */
-#define TRIES 8
 
 struct view {
     uint64_t look_ns; /**< when the file is read next; moved by who reads it */
@@ -86,22 +83,6 @@ static int open_board(const char *uuid)
                          0);
 }
 
-/** A whole board as it was between two writes. */
-static int read_board(int fd, struct gs_board *ret)
-{
-    for (int i = 0; i < TRIES; i++) {
-        uint64_t seq = 0;
-        long n = gs_sys_pread(fd, ret, sizeof(*ret), 0);
-
-        if (n != (long)sizeof(*ret))
-            return n < 0 ? (int)n : -ENODATA;
-        n = gs_sys_pread(fd, &seq, sizeof(seq), offsetof(struct gs_board, seq));
-        if (n == (long)sizeof(seq) && seq == ret->seq && (seq & 1) == 0)
-            return 0;
-    }
-    return -EAGAIN;
-}
-
 /** Read the card's file. What cannot be read changes nothing: what was read last counts until its
  *  beat is too old. */
 static void take(struct view *view, const char *uuid, uint64_t now_ns)
@@ -111,7 +92,7 @@ static void take(struct view *view, const char *uuid, uint64_t now_ns)
 
     if (fd < 0)
         return;
-    rc = read_board(fd, &state.copy);
+    rc = gs_board_read(fd, &state.copy);
     gs_sys_close(fd);
     if (rc == 0)
         rc = gs_board_find(&state.copy, gs_self.file_dev, gs_self.file_ino, now_ns, &entry);

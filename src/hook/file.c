@@ -270,7 +270,7 @@ static bool is_older(int fd)
     struct gs_ledger_head head;
     const size_t n = offsetof(struct gs_ledger_head, n_devices);
 
-    return GS_SYS(SYS_pread64, fd, &head, n, (off_t)GS_LEDGER_OFFSET) == (long)n &&
+    return gs_sys_pread(fd, &head, n, GS_LEDGER_OFFSET) == (long)n &&
            head.magic == GS_LEDGER_MAGIC && head.version < GS_LEDGER_VERSION;
 }
 
@@ -290,10 +290,10 @@ static bool lock_all_slots(const struct gs_self_state *self)
     if (!lock_slots(self, F_WRLCK))
         return false;
     for (uint32_t i = 0; i < GS_LEDGER_SLOTS; i++) {
-        off_t at = (off_t)(slots + i * sizeof(struct gs_ledger_slot));
+        uint64_t at = slots + i * sizeof(struct gs_ledger_slot);
         uint64_t owner;
 
-        if (GS_SYS(SYS_pread64, self->fd, &owner, sizeof(owner), at) != (long)sizeof(owner))
+        if (gs_sys_pread(self->fd, &owner, sizeof(owner), at) != (long)sizeof(owner))
             return false;
         /* a program that closed our descriptor lives without its lock; our own word is of the
          * program that this process was before it began another */

@@ -52,11 +52,6 @@ struct launch {
     uint64_t counted_ns; /**< of the wait, what the meter has already */
 };
 
-static struct gs_limiter_card *card_of(uint32_t dev)
-{
-    return &gs_limiter_local.card[dev];
-}
-
 static struct gs_ledger_use *use_of(uint32_t dev)
 {
     return &gs_self.device[dev].use[gs_self.slot];
@@ -74,7 +69,7 @@ bool gs_limiter_is_on(void)
     if (__atomic_load_n(&self->oversubscribe, __ATOMIC_RELAXED) != 0)
         return true; /* it tells the board when it works, and takes its turn in memory */
     for (uint32_t i = 0; i < self->n_devices; i++) {
-        uint32_t bp = __atomic_load_n(&card_of(i)->share_bp, __ATOMIC_RELAXED);
+        uint32_t bp = __atomic_load_n(&gs_limiter_card_of(i)->share_bp, __ATOMIC_RELAXED);
 
         if (bp != 0 && bp < GS_SHARE_ALL_BP)
             return true;
@@ -142,7 +137,7 @@ void gs_limiter_configure(void)
     bool changed = false;
 
     for (uint32_t i = 0; i < self->n_mapped && i < GS_LEDGER_DEVICES; i++) {
-        struct gs_limiter_card *card = card_of(i);
+        struct gs_limiter_card *card = gs_limiter_card_of(i);
         uint32_t bp = quota_bp(self, i);
         uint32_t elastic = __atomic_load_n(&self->policy[i], __ATOMIC_RELAXED) == GS_POLICY_ELASTIC;
 
@@ -152,7 +147,7 @@ void gs_limiter_configure(void)
     if (changed) {
         gs_limiter_recall();
         for (uint32_t i = 0; i < self->n_mapped && i < GS_LEDGER_DEVICES; i++)
-            poke(card_of(i));
+            poke(gs_limiter_card_of(i));
     }
     gs_limiter_publish();
 }
@@ -313,7 +308,7 @@ static uint64_t until_look(uint32_t dev, uint64_t now, uint64_t ns)
 /** At the head: until the bucket gives. */
 static void wait_share(struct launch *l)
 {
-    struct gs_limiter_card *card = card_of(l->dev);
+    struct gs_limiter_card *card = gs_limiter_card_of(l->dev);
     uint64_t *since = &use_of(l->dev)->wait_since_ns;
     enum gs_wait_reason why;
     uint64_t ns;
@@ -393,7 +388,7 @@ void gs_limiter_admit_unknown(uint32_t dev, uint64_t cost_ns, const char *what)
 /** Put card time back; who sleeps for want of it looks again. */
 static void give_back(uint32_t dev, uint64_t ns)
 {
-    struct gs_limiter_card *card = card_of(dev);
+    struct gs_limiter_card *card = gs_limiter_card_of(dev);
     uint32_t bp = __atomic_load_n(&card->now_bp, __ATOMIC_RELAXED);
 
     gs_bucket_return(&gs_self.device[dev].bucket, ns, bp != 0 ? bp : GS_SHARE_ALL_BP);
@@ -422,7 +417,7 @@ static void note_piece(uint32_t dev, uint64_t start, uint64_t end, uint64_t own,
 {
     uint64_t busy;
     struct gs_usage_cover cover = {0, 0};
-    uint64_t alone = card_of(dev)->run_alone;
+    uint64_t alone = gs_limiter_card_of(dev)->run_alone;
 
     gs_usage_cover(&gs_self.device[dev], start, end, &cover);
     if (cover.steps > 0)
@@ -442,7 +437,7 @@ static void note_piece(uint32_t dev, uint64_t start, uint64_t end, uint64_t own,
 static uint64_t note_outstanding(uint32_t dev, uint64_t start, uint64_t end, uint64_t own_ns)
 {
     uint64_t own = own_ns;
-    struct gs_limiter_card *card = card_of(dev);
+    struct gs_limiter_card *card = gs_limiter_card_of(dev);
     struct gs_usage_cover cover = {0, 0};
     uint64_t alone;
 
@@ -481,7 +476,7 @@ static void settle_difference(uint32_t dev, uint64_t cost_ns, uint64_t used_ns)
 
     if (used_ns < cost_ns)
         give_back(dev, cost_ns - used_ns);
-    else if (__atomic_load_n(&card_of(dev)->now_bp, __ATOMIC_RELAXED) == GS_SHARE_ALL_BP)
+    else if (__atomic_load_n(&gs_limiter_card_of(dev)->now_bp, __ATOMIC_RELAXED) == GS_SHARE_ALL_BP)
         gs_bucket_drain(bucket, used_ns - cost_ns);
     else
         gs_bucket_charge(bucket, used_ns - cost_ns);
@@ -539,7 +534,7 @@ void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns)
 /** Sleep about `ns`, at most a quantum, and do what every wait does meanwhile. */
 static void nap(uint32_t dev, uint64_t ns)
 {
-    struct gs_limiter_card *card = card_of(dev);
+    struct gs_limiter_card *card = gs_limiter_card_of(dev);
     uint32_t seen = __atomic_load_n(&card->poke, __ATOMIC_ACQUIRE);
     uint64_t now = gs_limiter_clock();
 
@@ -579,14 +574,16 @@ void gs_limiter_end_unknown(uint32_t dev)
 bool gs_limiter_is_shared(uint32_t dev)
 {
     return GS_LIKELY(dev < gs_self.n_devices) &&
-           (__atomic_load_n(&card_of(dev)->now_flags, __ATOMIC_RELAXED) & GS_BOARD_SHARED) != 0;
+           (__atomic_load_n(&gs_limiter_card_of(dev)->now_flags, __ATOMIC_RELAXED) &
+            GS_BOARD_SHARED) != 0;
 }
 
 uint64_t gs_limiter_window_ns(uint32_t dev)
 {
     if (GS_UNLIKELY(dev >= gs_self.n_devices))
         return WINDOW_NS;
-    return (__atomic_load_n(&card_of(dev)->now_flags, __ATOMIC_RELAXED) & GS_BOARD_YIELD) != 0
+    return (__atomic_load_n(&gs_limiter_card_of(dev)->now_flags, __ATOMIC_RELAXED) &
+            GS_BOARD_YIELD) != 0
                ? 0
                : WINDOW_NS;
 }

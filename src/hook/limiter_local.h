@@ -39,6 +39,11 @@ extern struct gs_limiter_state *gs_limiter_shim;
 extern struct gs_limiter_state gs_limiter_local __attribute__((visibility("hidden")));
 #endif
 
+static inline struct gs_limiter_card *gs_limiter_card_of(uint32_t dev)
+{
+    return &gs_limiter_local.card[dev];
+}
+
 /** Sleep until about `until_ns` of gs_limiter_clock(), or until gs_limiter_wake() on `word` with a
  *  bit in common, unless it is no longer `seen`. May return early. Keeps errno. */
 void gs_limiter_sleep(uint32_t *word, uint32_t seen, uint64_t until_ns, uint32_t bits);

@@ -5,11 +5,6 @@
 #include "hook/self.h"
 #include "hook/slot.h"
 
-static struct gs_limiter_card *card_of(uint32_t dev)
-{
-    return &gs_limiter_local.card[dev];
-}
-
 static uint32_t bit_of(uint32_t ticket)
 {
     return 1u << ticket % 32;
@@ -43,7 +38,7 @@ static void hold(struct held ticket)
 /** Is there one in the queue still? In a forked child the queue has begun anew. */
 static bool has_left_one(uint32_t dev)
 {
-    const struct gs_limiter_card *card = card_of(dev);
+    const struct gs_limiter_card *card = gs_limiter_card_of(dev);
 
     return held.is_there && held.dev == dev &&
            !is_before(held.ticket, __atomic_load_n(&card->serving, __ATOMIC_RELAXED)) &&
@@ -56,14 +51,14 @@ uint32_t gs_order_enter(uint32_t dev)
 
     if (GS_UNLIKELY(has_left_one(dev)))
         return held.ticket;
-    ticket = __atomic_fetch_add(&card_of(dev)->next, 1, __ATOMIC_RELAXED);
+    ticket = __atomic_fetch_add(&gs_limiter_card_of(dev)->next, 1, __ATOMIC_RELAXED);
     hold((struct held){true, dev, ticket});
     return ticket;
 }
 
 bool gs_order_is_empty(uint32_t dev)
 {
-    struct gs_limiter_card *card = card_of(dev);
+    struct gs_limiter_card *card = gs_limiter_card_of(dev);
 
     return __atomic_load_n(&card->next, __ATOMIC_RELAXED) ==
            __atomic_load_n(&card->serving, __ATOMIC_RELAXED);
@@ -71,7 +66,7 @@ bool gs_order_is_empty(uint32_t dev)
 
 bool gs_order_is_head(uint32_t dev, uint32_t ticket)
 {
-    return !is_before(__atomic_load_n(&card_of(dev)->serving, __ATOMIC_ACQUIRE), ticket);
+    return !is_before(__atomic_load_n(&gs_limiter_card_of(dev)->serving, __ATOMIC_ACQUIRE), ticket);
 }
 
 /** From `from` to the one after it; once, whoever tries. */
@@ -90,7 +85,7 @@ static void advance(struct gs_limiter_card *card, uint32_t from, uint64_t now_ns
 
 void gs_order_wait(uint32_t dev, uint32_t ticket, uint64_t now_ns, uint64_t until_ns)
 {
-    struct gs_limiter_card *card = card_of(dev);
+    struct gs_limiter_card *card = gs_limiter_card_of(dev);
     uint32_t serving = __atomic_load_n(&card->serving, __ATOMIC_ACQUIRE);
     uint64_t beat = __atomic_load_n(&card->beat_ns, __ATOMIC_RELAXED);
 
@@ -104,7 +99,7 @@ void gs_order_wait(uint32_t dev, uint32_t ticket, uint64_t now_ns, uint64_t unti
 
 void gs_order_leave(uint32_t dev, uint32_t ticket, uint64_t now_ns)
 {
-    struct gs_limiter_card *card = card_of(dev);
+    struct gs_limiter_card *card = gs_limiter_card_of(dev);
 
     hold((struct held){false, 0, 0});
     /* one that was passed over has nothing to hand on: the compare fails */

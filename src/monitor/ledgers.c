@@ -123,18 +123,6 @@ int gs_ledgers_offer(struct gs_ledgers *set, int dir_fd, const char *name,
     return 0;
 }
 
-static int read_at(int fd, void *buf, size_t n, uint64_t at)
-{
-    ssize_t got;
-
-    do {
-        got = pread(fd, buf, n, (off_t)at);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return -errno;
-    return (size_t)got == n ? 0 : -EPROTO;
-}
-
 static int find_device(const struct gs_ledgers *set, struct gs_ledgers_slice *s)
 {
     uint32_t n;
@@ -143,7 +131,7 @@ static int find_device(const struct gs_ledgers *set, struct gs_ledgers_slice *s)
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         char uuid[sizeof(set->uuid)];
 
-        rc = read_at(s->fd, uuid, sizeof(uuid), gs_ledger_file_bytes(i));
+        rc = gs_ledger_pread(s->fd, uuid, sizeof(uuid), gs_ledger_file_bytes(i));
         if (rc == 0 && strncmp(uuid, set->uuid, sizeof(uuid)) == 0) {
             s->device = (int32_t)i;
             return 0;
@@ -233,8 +221,8 @@ static int read_slots(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint32
 {
     const struct gs_ledger_head *head = &set->head;
     uint32_t known = s->arbiter.n_processes, n;
-    int rc = read_at(s->fd, &set->head, sizeof(set->head) + known * sizeof(set->slot[0]),
-                     GS_LEDGER_OFFSET);
+    int rc = gs_ledger_pread(s->fd, &set->head, sizeof(set->head) + known * sizeof(set->slot[0]),
+                             GS_LEDGER_OFFSET);
 
     if (rc < 0)
         return rc;
@@ -245,9 +233,9 @@ static int read_slots(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint32
     if (n > s->cap)
         rc = grow(s, n);
     if (rc == 0 && n > known)
-        rc = read_at(s->fd, &set->slot[known], (n - known) * sizeof(set->slot[0]),
-                     GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot) +
-                         known * sizeof(set->slot[0]));
+        rc = gs_ledger_pread(s->fd, &set->slot[known], (n - known) * sizeof(set->slot[0]),
+                             GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot) +
+                                 known * sizeof(set->slot[0]));
     *ret_n = n;
     return rc;
 }
@@ -256,9 +244,9 @@ static int read_slots(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint32
 static int read_meter(struct gs_ledgers_slice *s)
 {
     struct gs_ledger_meter meter;
-    int rc = read_at(s->fd, &meter, sizeof(meter),
-                     gs_ledger_file_bytes((uint32_t)s->device) +
-                         offsetof(struct gs_ledger_device, meter));
+    int rc = gs_ledger_pread(s->fd, &meter, sizeof(meter),
+                             gs_ledger_file_bytes((uint32_t)s->device) +
+                                 offsetof(struct gs_ledger_device, meter));
 
     if (rc == 0)
         s->refund_seen_ns = meter.refund_seen_ns <= REFUND_MAX ? meter.refund_seen_ns : 0;
@@ -273,17 +261,17 @@ static int read_slice(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint64
     if (rc == 0)
         rc = read_slots(set, s, &n);
     if (rc == 0)
-        rc = read_at(s->fd, set->use, n * sizeof(set->use[0]),
-                     gs_ledger_file_bytes((uint32_t)s->device) +
-                         offsetof(struct gs_ledger_device, use));
+        rc = gs_ledger_pread(s->fd, set->use, n * sizeof(set->use[0]),
+                             gs_ledger_file_bytes((uint32_t)s->device) +
+                                 offsetof(struct gs_ledger_device, use));
     if (rc == 0)
-        rc = read_at(s->fd, s->arbiter.cover, sizeof(s->arbiter.cover),
-                     gs_ledger_file_bytes((uint32_t)s->device) +
-                         offsetof(struct gs_ledger_device, cover));
+        rc = gs_ledger_pread(s->fd, s->arbiter.cover, sizeof(s->arbiter.cover),
+                             gs_ledger_file_bytes((uint32_t)s->device) +
+                                 offsetof(struct gs_ledger_device, cover));
     if (rc == 0 && n > 1)
-        rc = read_at(s->fd, s->arbiter.crowd, sizeof(s->arbiter.crowd),
-                     gs_ledger_file_bytes((uint32_t)s->device) +
-                         offsetof(struct gs_ledger_device, crowd));
+        rc = gs_ledger_pread(s->fd, s->arbiter.crowd, sizeof(s->arbiter.crowd),
+                             gs_ledger_file_bytes((uint32_t)s->device) +
+                                 offsetof(struct gs_ledger_device, crowd));
     if (rc == 0 && !s->has_refund)
         rc = read_meter(s);
     if (rc < 0)
@@ -316,7 +304,7 @@ static uint64_t sum(int fd, uint64_t *buf, uint32_t n, uint64_t at)
 {
     uint64_t total = 0;
 
-    if (read_at(fd, buf, n * sizeof(*buf), at) != 0)
+    if (gs_ledger_pread(fd, buf, n * sizeof(*buf), at) != 0)
         return 0;
     for (uint32_t i = 0; i < n; i++)
         total = gs_size_add(total, buf[i]);

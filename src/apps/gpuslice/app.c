@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/table.h"
 #include "core/size.h"
 
@@ -30,22 +31,9 @@ void gs_app_say(const char *fmt, ...)
 
 int gs_app_write(const struct gs_buf *buf)
 {
-    const char *p = gs_buf_text(buf);
-    size_t n = buf->n;
-
     if (gs_buf_check(buf) != 0)
         return -ENOMEM;
-    while (n > 0) {
-        ssize_t put = write(STDOUT_FILENO, p, n);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return -errno;
-        p += put;
-        n -= (size_t)put;
-    }
-    return 0;
+    return gs_file_write_all(STDOUT_FILENO, gs_buf_text(buf), buf->n);
 }
 
 int gs_app_finish(const struct gs_buf *buf)

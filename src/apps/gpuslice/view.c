@@ -108,18 +108,15 @@ static uint32_t lent_bp(const struct gs_view_slice *s, const char *uuid)
     struct gs_board_slice entry;
     struct gs_board board; /* 15 KB */
     GS_CLEANUP(gs_file_close) int fd = -1;
-    int rc = -EAGAIN;
+    int rc;
 
     if (strchr(uuid, '/'))
         return 0;
     (void)snprintf(path, sizeof(path), "../" GS_SLICE_BOARD "/%s", uuid);
     fd = openat(s->slice->dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    /* a copy taken while the writer was at it is taken again */
-    for (int i = 0; fd >= 0 && rc == -EAGAIN && i < 10; i++) {
-        if (pread(fd, &board, sizeof(board), 0) != (ssize_t)sizeof(board))
-            return 0;
-        rc = gs_board_find(&board, s->book.file_dev, s->book.file_ino, s->book.read_ns, &entry);
-    }
+    if (fd < 0 || gs_board_read(fd, &board) != 0)
+        return 0;
+    rc = gs_board_find(&board, s->book.file_dev, s->book.file_ino, s->book.read_ns, &entry);
     return rc == 0 ? entry.share_bp : 0;
 }
 
