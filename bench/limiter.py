@@ -105,10 +105,10 @@ def run_cell(kernel, share, mode, processes):
             twin = sampled(others, options, None)
         watch, start = sampled(cards, options, ["--cores", str(share)])
         watch.until_time(start + seconds, seconds + 30)
-        if twin:
-            twin[0].until_time(watch.rows[-1][0] + 0.2, 10)
-            twin = twin[0].curve("cell")
         curve = watch.curve("cell")
+        if twin:
+            twin[0].until_used_at("cell", curve[-1][0], 30)
+            twin = twin[0].curve("cell")
     if twin:
         out["bare_share"] = judge.windows(twin, start + 0.5, 10.0)[0][1]
     if longest >= 1:

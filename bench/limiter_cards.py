@@ -54,6 +54,10 @@ class Watch:
     def until_time(self, t, timeout):
         return self.until(lambda rows: rows and rows[-1][0] >= t, timeout)
 
+    def until_used_at(self, group, t, timeout, card=0):
+        """Wait until the card's account of the group reaches beyond the moment t."""
+        return self.until(lambda rows: rows and rows[-1][1].get((group, card), (0, 0.0))[0] > t, timeout)
+
     def stop(self):
         self.process.terminate()
         self.process.wait()

@@ -110,6 +110,15 @@ static uint32_t next_kernel(struct worker *w)
     return opt.bursty ? (uint32_t)rnd(w, load.n) : w->turn++ % load.n;
 }
 
+static uint64_t longest_kernel_ns(void)
+{
+    uint64_t longest = 0;
+
+    for (uint32_t k = 0; k < load.n; k++)
+        longest = load.ns[k] > longest ? load.ns[k] : longest;
+    return longest;
+}
+
 static uint32_t batch_size(struct worker *w)
 {
     if (opt.batch != 0)
@@ -161,14 +170,23 @@ static void launch_one(struct worker *w, CUstream stream)
     note_launch(w, before, 1);
 }
 
+/* A graph is one launch, held as a whole: of a mix it holds no more than the longest kernel's time,
+ * so that launches are of the same lengths whatever the mode. */
 static void capture(struct worker *w, uint32_t g)
 {
     CUgraph graph;
-    uint32_t n = batch_size(w);
+    uint32_t n = 0, wanted = batch_size(w);
+    uint64_t left_ns = opt.bursty ? longest_kernel_ns() : UINT64_MAX;
 
     load_must(load.drv.capture_begin(w->stream[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "capture");
-    for (uint32_t i = 0; i < n; i++)
-        load_must(load_launch(&load, next_kernel(w), w->stream[0]), "captured launch");
+    for (; n < wanted; n++) {
+        uint32_t k = next_kernel(w);
+
+        if (load.ns[k] > left_ns)
+            break;
+        left_ns -= load.ns[k];
+        load_must(load_launch(&load, k, w->stream[0]), "captured launch");
+    }
     load_must(load.drv.capture_end(w->stream[0], &graph), "end of capture");
     load_must(load.drv.instantiate(&w->graph[g], graph, 0), "instantiate");
     w->graph_launches[g] = n;

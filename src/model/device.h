@@ -1,0 +1,62 @@
+#pragma once
+/* What a node has and what is taken of it. Memory in MiB and cores in the vendor's units (percent
+ * of a card for most; CUs for AMD; a bit mask for AWS Neuron), as on the wire. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/str.h"
+
+struct gs_policy;
+
+struct gs_device {
+    struct gs_str id;   /**< UUID; unique on its node */
+    struct gs_str type; /**< model text ("NVIDIA A100-SXM4-40GB") or the vendor's word */
+    struct gs_str mode; /**< NVIDIA: hami-core, mig, mps; else empty */
+    uint32_t index;     /**< card index as registered */
+    int32_t count;      /**< shares */
+    int32_t mem_mib;
+    int32_t cores;
+    int32_t numa;
+    bool is_healthy;
+    const void *custom; /**< vendor's own facts of this device (MIG profiles, network id, ...);
+                           NULL: none */
+};
+
+/** Somebody who holds a part of a device. */
+struct gs_tenant {
+    struct gs_str uid; /**< pod's; empty: holder unknown (driver reports it used) */
+    int32_t slots, mem_mib, cores;
+    uint32_t tag; /**< vendor's note on the pod (MetaX: class and QoS); 0: none */
+    int32_t place_start, place_size; /**< MIG placement; size 0: none */
+};
+
+/** What is taken of one device: the sum over its tenants. */
+struct gs_use {
+    int32_t slots, mem_mib, cores;
+    bool is_closed; /**< takes nobody for now (MIG books and registration disagree, cordoned,
+                       untracked use) */
+    const struct gs_tenant *tenant;
+    size_t n_tenants;
+};
+
+/** Devices of one vendor on a node: a range of gs_node.dev. */
+struct gs_group {
+    const struct gs_policy *policy;
+    uint32_t first, n;
+    const void *facts; /**< vendor's facts of the node (link scores, soft mode, instance type);
+                          NULL: none */
+};
+
+struct gs_node {
+    struct gs_str name;
+    const struct gs_device *dev;
+    const struct gs_use *use; /**< parallel to dev */
+    size_t n_dev;
+    const struct gs_group *group; /**< in the order of the table of vendors */
+    size_t n_groups;
+};
+
+/** Group of a policy on a node; NULL: none. */
+const struct gs_group *gs_node_group(const struct gs_node *node, const struct gs_policy *policy);

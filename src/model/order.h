@@ -1,0 +1,25 @@
+#pragma once
+/* Which device comes first: scores and orders of HAMi's device policies. */
+
+#include "base/err.h"
+#include "core/cleanup.h"
+#include "model/device.h"
+#include "model/fit.h"
+#include "model/pod.h"
+
+/** hami.io/gpu-scheduler-policy of the pod, else `fallback` ("spread"), and the weights of
+ *  hami.io/device-scoring-weights. -EINVAL with HAMi's text for bad weights. */
+GS_WUR int gs_device_policy_read(const struct gs_pod *pod, struct gs_str fallback,
+                                 struct gs_device_policy *ret, struct gs_err *err);
+/** Score of one device for a container's requests (10 * weighted sum of what would be used). */
+float gs_device_score(const struct gs_device_policy *p, const struct gs_device *dev,
+                      const struct gs_use *use, int32_t asked_slots, int32_t asked_cores,
+                      int32_t asked_mem_mib);
+/** Does a come before b (is b the better one)? A10 of the spec. Equal: index decides,
+ * deterministic. */
+bool gs_device_less(const struct gs_device_policy *p, bool is_numa_bound, const struct gs_device *a,
+                    float score_a, const struct gs_use *use_a, const struct gs_device *b,
+                    float score_b, const struct gs_use *use_b);
+/** 10 * (slots + cores + memory used over total), over all devices of a node; 0 where a total is 0.
+ */
+double gs_node_score(const struct gs_node *node);

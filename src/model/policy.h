@@ -1,0 +1,123 @@
+#pragma once
+/* The seam between decisions and vendors: one struct gs_policy per vendor word (Ascend and Iluvatar
+ * have one per chip of the configuration). All functions are pure: they look at their arguments,
+ * allocate from the arena they are given, and return. NULL in the table means the usual rule. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "core/cleanup.h"
+#include "model/device.h"
+#include "model/fit.h"
+#include "model/pod.h"
+#include "model/reason.h"
+#include "model/request.h"
+
+struct cyaml_schema_value;
+
+/** A node as a vendor reads it: what the API server has of it. */
+struct gs_node_view {
+    struct gs_str name;
+    const struct gs_pairs *annotations, *labels;
+    const struct gs_pairs *capacity, *allocatable; /**< value = quantity text */
+};
+
+/** Resource names; empty: not used. */
+struct gs_names {
+    struct gs_str count, mem, mem_pct, core, priority;
+    struct gs_str count2, mem2,
+        core2; /**< second spelling read as the first (MLU); both in one container: refused */
+};
+
+/** Annotation keys; empty: none. */
+struct gs_keys {
+    struct gs_str to_allocate, allocated;                     /**< of pods */
+    struct gs_str node_register, handshake;                   /**< of nodes */
+    struct gs_str use_uuid, nouse_uuid, use_type, nouse_type; /**< of pods */
+    struct gs_str
+        lock; /**< node lock taken at bind where no plugin of ours is there; empty: none */
+};
+
+/** One pod on one node, decided: what annotate() writes down. */
+struct gs_assignment {
+    const struct gs_pod *pod;
+    const struct gs_node *node;
+    const struct gs_pick *const
+        *pick;                        /**< [n_containers]: picks of this vendor in that container */
+    const size_t *n_picks;            /**< [n_containers] */
+    const struct gs_request *request; /**< [n_containers] */
+    int64_t now_s, now_ns;            /**< Unix time of the decision (ns: the whole of it) */
+};
+
+struct gs_policy_ops {
+    /** Look at one container at admission; wish for changes by gs_pod_edit().
+     *  Returns 1 it asks for this vendor, 0 it does not, -EINVAL refused (err: text for the user).
+     */
+    int (*admit)(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
+                 struct gs_err *err);
+    /** What the container asks for; nums = 0 where nothing or where HAMi drops it. */
+    void (*request)(const struct gs_policy *policy, const struct gs_pod *pod, size_t container,
+                    struct gs_request *ret);
+    /** Devices of a node. 0 and *ret filled (n = 0: none); -EINVAL: unreadable, keep what was
+     * known; -ENOENT: this vendor says nothing about the node. Sets ret_dev/ret->n/ret->facts, not
+     * first. */
+    int (*read_node)(const struct gs_policy *policy, const struct gs_node_view *node,
+                     struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
+                     struct gs_err *err);
+    /** Choose devices for one container: ret_pick has room for fit->request->nums (at least 1).
+     *  Returns the number chosen (AWS and others may choose other than nums), or -ENOSPC with
+     *  fit->reasons filled. Does not book. NULL: gs_fit_walk() with fit rules of the vendor. */
+    int (*fit)(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick);
+    /** The shared walk's questions; see gs_fit_walk(). NULL: the usual. */
+    const struct gs_fit_rules *rules;
+    /** Add a pick to a device's use. NULL: slots + 1, memory and cores added. */
+    void (*book)(const struct gs_policy *policy, const struct gs_device *dev, struct gs_use *use,
+                 const struct gs_pick *pick);
+    /** Added to the node's score, for the pod as a whole. NULL: 0. */
+    double (*score)(const struct gs_policy *policy, const struct gs_assignment *a, bool is_spread);
+    /** Annotations beside the two grant texts. NULL: none. 0 or -ENOMEM. */
+    int (*annotate)(const struct gs_policy *policy, const struct gs_assignment *a,
+                    struct gs_arena *arena, struct gs_pairs *ret);
+    /** Vendor's note on a pod that holds devices (gs_tenant.tag). NULL: 0. */
+    uint32_t (*tag)(const struct gs_policy *policy, const struct gs_pod *pod);
+};
+
+struct gs_policy {
+    const char *word; /**< "NVIDIA", "MLU", "Ascend910B3": in grants, quota and metrics */
+    const struct gs_policy_ops *ops;
+    struct gs_names names;
+    struct gs_keys keys;
+    int32_t mem_factor;    /**< MiB of one unit of the memory resource; 1 where the unit is MiB */
+    int32_t default_cores; /**< where a request names none */
+    int32_t quota_factor;  /**< of limits.<memory resource> in a ResourceQuota */
+    bool writes_own_type; /**< grants carry the device's type in place of the word (AMD, MetaX sGPU)
+                           */
+    bool is_exclusive_at_100; /**< a request of 100 cores wants a card that nobody uses */
+    const void *conf;         /**< vendor's own, in the arena of the configuration */
+};
+
+struct gs_policies {
+    const struct gs_policy **at; /**< in the fixed order of the table of vendors */
+    size_t n, cap;
+};
+
+/** How a vendor is configured: one section of HAMi's device configuration. */
+struct gs_policy_section {
+    const char *key;                         /**< "nvidia", "vnpus" */
+    const struct cyaml_schema_value *schema; /**< of a pointer to the vendor's conf struct */
+    const struct cyaml_schema_value *older;  /**< another accepted shape; NULL: none */
+    /** Add the policies of this section. `conf` NULL: none given, use the chart's defaults.
+     *  `is_older`: conf is of the older shape. 0, -ENOMEM, or -EINVAL with err. */
+    int (*make)(const void *conf, bool is_older, struct gs_arena *arena, struct gs_policies *out,
+                struct gs_err *err);
+    bool is_opt_in; /**< only with its --enable-<key> flag, as HAMi has it (Ascend, Iluvatar) */
+};
+
+/** Append in the arena. 0 or -ENOMEM. */
+int gs_policies_add(struct gs_policies *all, struct gs_arena *arena,
+                    const struct gs_policy *policy);
+/** By word; NULL: none. */
+const struct gs_policy *gs_policies_find(const struct gs_policies *all, struct gs_str word);
