@@ -83,7 +83,9 @@ struct gs_fit_rules {
      *  then calls this. Returns the number kept, or -ENOSPC (fit->reasons filled). */
     int (*choose)(const struct gs_policy *p, const struct gs_fit *fit, struct gs_pick *pick,
                   size_t n);
-    bool same_device_again; /**< one device may be taken several times by one container (MIG) */
+    /** May one container take this device several times (a card in MIG mode beside whole ones on
+     *  the same node)? The walk then stays on it until a question says no. NULL: never. */
+    bool (*takes_again)(const struct gs_device *dev);
     bool checks_quota;
 };
 

@@ -37,6 +37,8 @@ struct gs_keys {
     struct gs_str to_allocate, allocated;                     /**< of pods */
     struct gs_str node_register, handshake;                   /**< of nodes */
     struct gs_str use_uuid, nouse_uuid, use_type, nouse_type; /**< of pods */
+    struct gs_str numa_bind; /**< of pods: Go's true there binds a container's cards to one NUMA
+                                node (gs_fit.is_numa_bound) */
     struct gs_str
         lock; /**< node lock taken at bind where no plugin of ours is there; empty: none */
 };
