@@ -106,16 +106,26 @@ struct gs_policies {
     size_t n, cap;
 };
 
+/** What `conf` points to where a section's schema is a sequence: its entries, each of the schema's
+ *  entry type. */
+struct gs_policy_list {
+    const void *at;
+    size_t n;
+};
+
 /** How a vendor is configured: one section of HAMi's device configuration. */
 struct gs_policy_section {
     const char *key;                         /**< "nvidia", "vnpus" */
-    const struct cyaml_schema_value *schema; /**< of a pointer to the vendor's conf struct */
+    const struct cyaml_schema_value *schema; /**< a mapping: of a pointer to the vendor's conf
+                                                struct; a sequence: of a pointer to its entries */
     const struct cyaml_schema_value *older;  /**< another accepted shape; NULL: none */
-    /** Add the policies of this section. `conf` NULL: none given, use the chart's defaults.
+    /** Add the policies of this section. `conf`: what the schema loads (a sequence: struct
+     *  gs_policy_list), borrowed for the call; NULL: none given, use the chart's defaults.
      *  `is_older`: conf is of the older shape. 0, -ENOMEM, or -EINVAL with err. */
     int (*make)(const void *conf, bool is_older, struct gs_arena *arena, struct gs_policies *out,
                 struct gs_err *err);
-    bool is_opt_in; /**< only with its --enable-<key> flag, as HAMi has it (Ascend, Iluvatar) */
+    const char *opt_in; /**< "ascend": only with the flag --enable-ascend, as HAMi has it for Ascend
+                           and Iluvatar; NULL: always */
 };
 
 /** Append in the arena. 0 or -ENOMEM. */

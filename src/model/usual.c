@@ -1,0 +1,68 @@
+#include "model/usual.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "model/amount.h"
+
+struct gs_str gs_usual_name(struct gs_arena *arena, const char *given, const char *chart)
+{
+    return gs_arena_str(arena, gs_str_of(given != NULL ? given : chart));
+}
+
+int gs_usual_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
+                   struct gs_err *err)
+{
+    (void)err; /* refuses nothing */
+    return gs_amount_is_there(&pod->container[container], policy->names.count, GS_AMOUNT_LIMITS);
+}
+
+int gs_usual_set_limit(struct gs_pod *pod, size_t container, struct gs_str name, int64_t value)
+{
+    struct gs_str text = gs_arena_printf(pod->arena, "%" PRId64, value);
+    int rc;
+
+    if (text.n == 0)
+        return -ENOMEM;
+    rc = gs_pod_edit(pod, GS_EDIT_LIMIT, container, name, text);
+    if (rc == 0 && gs_pairs_find(&pod->container[container].requests, name) != NULL)
+        rc = gs_pod_edit(pod, GS_EDIT_REQUEST, container, name, text);
+    return rc;
+}
+
+void gs_usual_request(const struct gs_policy *policy, const struct gs_pod *pod, size_t container,
+                      struct gs_request *ret)
+{
+    const struct gs_container *c = &pod->container[container];
+    struct gs_request r = {.cores = policy->default_cores};
+
+    *ret = (struct gs_request){0};
+    if (gs_amount_read_i32(c, policy->names.count, GS_AMOUNT_BOTH, 1, &r.nums) <= 0 ||
+        gs_amount_read_i32(c, policy->names.mem, GS_AMOUNT_BOTH, policy->mem_factor, &r.mem_mib) <
+            0 ||
+        gs_amount_read_i32(c, policy->names.core, GS_AMOUNT_BOTH, 1, &r.cores) < 0)
+        return;
+    r.mem_pct = r.mem_mib == 0 ? 100 : 0;
+    *ret = r;
+}
+
+int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_view *node,
+                           gs_register_more more, struct gs_arena *arena,
+                           struct gs_device **ret_dev, struct gs_group *ret, struct gs_err *err)
+{
+    const struct gs_str *text = gs_pairs_find(node->annotations, policy->keys.node_register);
+    struct gs_device *dev = NULL;
+    size_t n = 0;
+    int rc;
+
+    if (text == NULL)
+        return -ENOENT;
+    rc = gs_register_read(*text, more, NULL, arena, &dev, &n, err);
+    if (rc < 0)
+        return rc;
+    if (n == 0)
+        return gs_err_set(err, -EINVAL, "no device found on node");
+    *ret_dev = dev;
+    ret->n = (uint32_t)n;
+    return 0;
+}

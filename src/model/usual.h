@@ -1,0 +1,43 @@
+#pragma once
+/* What several vendors' policies do alike: rows of their tables, and parts for their own functions.
+ */
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "core/cleanup.h"
+#include "core/str.h"
+#include "model/policy.h"
+#include "model/register.h"
+
+/** The node lock of HAMi's protocol (gs_keys.lock). */
+#define GS_KEY_NODE_LOCK "hami.io/mutex.lock"
+
+/** A resource name of the configuration, copied: NULL (not given) means the chart's, "" switches
+ *  the resource off. */
+struct gs_str gs_usual_name(struct gs_arena *arena, const char *given, const char *chart);
+
+/** gs_policy_ops.admit: asks for the vendor when the count stands in the limits; changes nothing.
+ */
+int gs_usual_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
+                   struct gs_err *err);
+/** Set a limit, and the request of that name too where one is there: the API server wants them
+ *  equal for such resources. 0 or -ENOMEM. */
+GS_WUR int gs_usual_set_limit(struct gs_pod *pod, size_t container, struct gs_str name,
+                              int64_t value);
+
+/** gs_policy_ops.request: limits, else requests; count 1..2^31-1; memory in units of mem_factor,
+ *  absent or 0: 100 percent of a card (else mem_pct = 0, as HAMi has it); cores, absent:
+ *  default_cores. Anything negative, fractional or beyond int32: nums = 0. */
+void gs_usual_request(const struct gs_policy *policy, const struct gs_pod *pod, size_t container,
+                      struct gs_request *ret);
+
+/** gs_policy_ops.read_node for vendors whose plugin writes keys.node_register. `more`: as in
+ *  gs_register_read(), may be NULL.
+ *  Returns  0; -ENOENT no such annotation; -EINVAL unreadable or no device in it; -E2BIG; -ENOMEM.
+ */
+GS_WUR int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_view *node,
+                                  gs_register_more more, struct gs_arena *arena,
+                                  struct gs_device **ret_dev, struct gs_group *ret,
+                                  struct gs_err *err);
