@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/quantity.h"
+
 int gs_policies_add(struct gs_policies *all, struct gs_arena *arena, const struct gs_policy *policy)
 {
     if (all->n >= all->cap) {
@@ -26,4 +28,27 @@ const struct gs_policy *gs_policies_find(const struct gs_policies *all, struct g
         if (gs_str_eq_c(word, all->at[i]->word))
             return all->at[i];
     return NULL;
+}
+
+struct gs_str gs_policy_name(struct gs_arena *arena, const char *given, const char *fallback)
+{
+    return gs_arena_str(arena, gs_str_of(given != NULL ? given : fallback));
+}
+
+int gs_policy_capacity(const struct gs_node_view *node, struct gs_str name, int64_t *ret)
+{
+    const struct gs_str *text;
+    int64_t value;
+
+    if (name.n == 0 || node->capacity == NULL)
+        return 0;
+    text = gs_pairs_find(node->capacity, name);
+    if (text == NULL)
+        return 0;
+    if (gs_quantity_int(*text, &value) != 0 || value < 0)
+        return -EINVAL;
+    if (value == 0)
+        return 0;
+    *ret = value;
+    return 1;
 }
