@@ -14,6 +14,7 @@
 #include "model/fit.h"
 #include "model/pod.h"
 #include "model/reason.h"
+#include "model/register.h"
 #include "model/request.h"
 
 struct cyaml_schema_value;
@@ -69,6 +70,9 @@ struct gs_policy_ops {
     int (*read_node)(const struct gs_policy *policy, const struct gs_node_view *node,
                      struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
                      struct gs_err *err);
+    /** Read what is the vendor's own in one JSON element of keys.node_register
+     *  (gs_usual_read_register() asks, `user` is NULL). NULL: nothing. */
+    gs_register_more read_device;
     /** Choose devices for one container: ret_pick has room for fit->request->nums (at least 1).
      *  Returns the number chosen (AWS and others may choose other than nums), or -ENOSPC with
      *  fit->reasons filled. Does not book. NULL: gs_fit_walk() with fit rules of the vendor. */

@@ -9,7 +9,6 @@
 #include "core/cleanup.h"
 #include "core/str.h"
 #include "model/policy.h"
-#include "model/register.h"
 
 /** The node lock of HAMi's protocol (gs_keys.lock). */
 #define GS_KEY_NODE_LOCK "hami.io/mutex.lock"
@@ -33,11 +32,10 @@ GS_WUR int gs_usual_set_limit(struct gs_pod *pod, size_t container, struct gs_st
 void gs_usual_request(const struct gs_policy *policy, const struct gs_pod *pod, size_t container,
                       struct gs_request *ret);
 
-/** gs_policy_ops.read_node for vendors whose plugin writes keys.node_register. `more`: as in
- *  gs_register_read(), may be NULL.
+/** gs_policy_ops.read_node for vendors whose plugin writes keys.node_register; asks
+ *  ops->read_device about each element.
  *  Returns  0; -ENOENT no such annotation; -EINVAL unreadable or no device in it; -E2BIG; -ENOMEM.
  */
 GS_WUR int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_view *node,
-                                  gs_register_more more, struct gs_arena *arena,
-                                  struct gs_device **ret_dev, struct gs_group *ret,
-                                  struct gs_err *err);
+                                  struct gs_arena *arena, struct gs_device **ret_dev,
+                                  struct gs_group *ret, struct gs_err *err);
