@@ -1,0 +1,127 @@
+#pragma once
+/* HTTPS client in the daemon's loop (on libcurl's multi interface): HTTP/2 where the server has it,
+ * connections reused, any number of calls at once.
+ *
+ * One client = one identity (CA, certificate, token) towards any number of servers.
+ * Redirects are never followed: a 3xx is a status like any other. The server's certificate and name
+ * are always verified unless `insecure`. Only http and https.
+ * Retries are the caller's: only it knows what may be repeated.
+ * Threads  the loop's (libcurl resolves names in threads of its own). */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/cleanup.h"
+#include "core/str.h"
+
+struct gs_err;
+struct gs_http_call;
+struct gs_http_client;
+struct gs_loop;
+
+/** Who we are and whom we trust. Zero means none or the default. Everything is copied. A `_pem`
+ * beats the `_file` beside it. Files of certificates are read at each new connection. */
+struct gs_http_client_options {
+    const char *ca_file; /**< PEM; neither file nor pem: the system's CAs */
+    struct gs_str ca_pem;
+    const char *cert_file; /**< client certificate, PEM with its chain */
+    struct gs_str cert_pem;
+    const char *key_file;
+    struct gs_str key_pem;
+    const char *token;       /**< bearer token */
+    const char *token_file;  /**< re-read when it changes (looked at with each call); beats token */
+    const char *user;        /**< basic authentication; with password */
+    const char *password;    /**< */
+    const char *server_name; /**< name to ask for and verify in TLS instead of the URL's host */
+    const char *proxy;       /**< URL; NULL: as the environment says; "": none */
+    const char *user_agent;  /**< "gpuslice" */
+    bool insecure;           /**< do not verify the server */
+    bool http1;              /**< never HTTP/2 */
+    unsigned connect_ms;     /**< name, TCP and TLS; 10,000 */
+    unsigned max_connections; /**< per server; 0 no limit */
+};
+
+GS_WUR int gs_http_client_new(struct gs_loop *loop, const struct gs_http_client_options *options,
+                              struct gs_http_client **ret_client, struct gs_err *err);
+/** Calls that run are ended with -ECANCELED (their `done` is called). Not from inside a callback of
+ *  this client. Accepts NULL; returns NULL. */
+struct gs_http_client *gs_http_client_free(struct gs_http_client *client);
+void gs_http_client_free_p(struct gs_http_client **client);
+
+/** A new token for calls started from now on (exec plugins); copied; NULL: none. Returns 0 or
+ *  -ENOMEM. */
+GS_WUR int gs_http_client_set_token(struct gs_http_client *client, const char *token);
+/** A new client certificate and key (PEM, copied) for connections opened from now on; those that
+ * are open serve their calls to the end and take no new ones. Returns 0 or -errno. */
+GS_WUR int gs_http_client_set_cert(struct gs_http_client *client, struct gs_str cert_pem,
+                                   struct gs_str key_pem);
+
+/** What came back; valid during the callback. */
+struct gs_http_answer {
+    int rc;                /**< 0 the whole answer came, whatever its status; else why not:
+                            *   -ECONNREFUSED no connection; -EHOSTUNREACH no such name; -ETIMEDOUT timeout,
+                            * deadline                or silence; -EKEYREJECTED the server's certificate or name is
+                            * not trusted;                -EPROTO                TLS or HTTP gone wrong; -ECONNRESET cut in the
+                            * middle (also: less than                announced);                -EFBIG beyond body_limit;
+                            * -ECANCELED a chunk callback said stop, or the                client goes;                -ENOMEM;
+                            * -EIO anything else */
+    int status;            /**< 100..599; 0 none came */
+    struct gs_str body;    /**< whole; empty where on_chunk took it; NUL behind */
+    int retry_after_s;     /**< seconds form of Retry-After; -1 absent or a date */
+    struct gs_str type;    /**< Content-Type; empty */
+    const char *error;     /**< one line for logs; "" when rc is 0 */
+    bool is_reused;        /**< the call did not open its connection */
+    unsigned http_version; /**< 11 or 20; 0 none */
+    const void *impl;
+};
+
+/** Value of an answer's header, any case, of several the last; p == NULL absent. At most 64 KiB of
+ *  headers are kept. */
+struct gs_str gs_http_client_header(const struct gs_http_answer *answer, const char *name);
+
+/** Bytes of a 2xx body as they come (answer: status and headers; rc 0, no body). Bodies of other
+ *  statuses are collected as without on_chunk. Return false to end the call with -ECANCELED; the
+ *  call may also be cancelled from inside. */
+typedef bool gs_http_chunk_fn(void *user, const struct gs_http_answer *answer, const char *bytes,
+                              size_t n);
+/** The end, exactly once unless the call was cancelled; never from inside gs_http_client_start().
+ * The handle is dead when it returns. New calls may be started here. */
+typedef void gs_http_done_fn(void *user, const struct gs_http_answer *answer);
+
+/** One call. Zero means none or the default. Strings and headers are copied, the body is not. */
+struct gs_http_ask {
+    const char *method;         /**< "GET" */
+    const char *url;            /**< absolute */
+    const char *const *headers; /**< n_headers lines "Name: value"; Authorization is the client's */
+    size_t n_headers;
+    struct gs_str body; /**< borrowed until the end, unless copy_body */
+    bool copy_body;
+    const char *type;           /**< Content-Type of body; "application/json" */
+    unsigned timeout_ms;        /**< for the whole call; 0 none (watches) */
+    uint64_t deadline_ns;       /**< point of the loop's clock; 0 none */
+    unsigned idle_ms;           /**< longest silence of the server once headers came; 0 none */
+    size_t body_limit;          /**< bytes collected; 64 MiB. Chunks are not counted */
+    gs_http_chunk_fn *on_chunk; /**< NULL: the body is collected */
+    gs_http_done_fn *done;
+    void *user;
+};
+
+/** Start a call.
+ *  @ret_call  handle for cancelling; may be NULL.
+ *  Returns    0 (then `done` comes); -EINVAL; -ENOMEM; -EACCES the token file cannot be read. */
+GS_WUR int gs_http_client_start(struct gs_http_client *client, const struct gs_http_ask *ask,
+                                struct gs_http_call **ret_call, struct gs_err *err);
+/** End a call without `done`; the body's borrow ends here. Accepts NULL. Not after `done`. */
+void gs_http_client_cancel(struct gs_http_call *call);
+/** Move the deadline of a running call; 0 takes it away. The timeout stays. */
+void gs_http_client_set_deadline(struct gs_http_call *call, uint64_t deadline_ns);
+
+struct gs_http_client_stats {
+    uint64_t calls;       /**< started */
+    uint64_t active;      /**< now */
+    uint64_t failed;      /**< ended with rc != 0 */
+    uint64_t connections; /**< opened */
+};
+void gs_http_client_get_stats(const struct gs_http_client *client,
+                              struct gs_http_client_stats *ret_stats);
