@@ -1,0 +1,96 @@
+#pragma once
+/* What every card of the cluster has been given: the sum over the grants of live pods, and over the
+ * reservations between a filter's answer and its Binding. Derived, never patched: whatever changes, a
+ * node's use is added up anew from the pods on it.
+ *
+ * One thread. No clock and no API server: time is an argument, and what was learnt comes in by calls. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "core/cleanup.h"
+#include "core/str.h"
+#include "model/place.h"
+#include "model/policy.h"
+
+struct gs_books;
+
+/** A pod as the books need it. Text is copied. */
+struct gs_books_pod {
+    struct gs_str uid, ns, name;
+    struct gs_str node;         /**< where it is bound (or, by HAMi's filter, promised); empty: nowhere */
+    const struct gs_str *grant; /**< [policies->n] text of each vendor's allocated annotation; empty: none */
+    const uint32_t *tag;        /**< [policies->n] vendors' notes; NULL: none */
+    struct gs_str mig;          /**< MIG reservations; empty: none */
+    size_t n_init;              /**< of the grants' slots, how many are init containers */
+    const bool *is_app;         /**< [n_slots] sidecars count with the app containers; NULL: none */
+    size_t n_slots;             /**< containers of the pod */
+    bool inits_done;            /**< every init container has ended well */
+    bool is_over;               /**< Succeeded or Failed: holds nothing */
+    int32_t priority;           /**< of its PriorityClass */
+};
+
+/** `policies` outlives the books. */
+GS_WUR int gs_books_new(const struct gs_policies *policies, struct gs_books **ret);
+struct gs_books *gs_books_free(struct gs_books *books);
+
+/** The node is there, with these annotations and capacities. Devices of a vendor whose annotation
+ *  cannot be read stay as they were (and *err says why; the return value is then -EINVAL, all else is
+ *  done). 0, -EINVAL, -ENOMEM. */
+int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, struct gs_err *err);
+/** The node is gone. Its pods stay in the books until they go too. */
+void gs_books_node_gone(struct gs_books *books, struct gs_str name);
+/** Take the devices of a vendor off the node (its plugin is dead) or back. */
+void gs_books_node_mute(struct gs_books *books, struct gs_str name, const struct gs_policy *policy,
+                        bool is_muted);
+
+/** The pod is there. Replaces what was known, and its reservation once it is bound. A grant that
+ *  cannot be read counts for nothing (-EINVAL; *err says why). 0, -EINVAL, -ENOMEM. */
+int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, struct gs_err *err);
+void gs_books_pod_gone(struct gs_books *books, struct gs_str uid);
+
+/** Remember a decision until `until_ms`; replaces an earlier one of this pod. */
+GS_WUR int gs_books_reserve(struct gs_books *books, const struct gs_pod *pod,
+                            const struct gs_node *node, const struct gs_placement *placement,
+                            const struct gs_ask *ask, int64_t until_ms);
+/** Give a reservation up; a bound pod keeps its grant. False: there was none. */
+bool gs_books_release(struct gs_books *books, struct gs_str uid);
+/** Node and lease of a pod's reservation; false: none. The view is valid until the next change. */
+bool gs_books_reserved(const struct gs_books *books, struct gs_str uid, struct gs_str *ret_node,
+                       int64_t *ret_until_ms);
+/** Give up every reservation whose lease has ended; number of them. */
+size_t gs_books_expire(struct gs_books *books, int64_t now_ms);
+
+/** A node with its use of this moment; NULL: not known, or it has no devices. Valid until the next
+ *  change. */
+const struct gs_node *gs_books_node(struct gs_books *books, struct gs_str name);
+/** gs_node_score() of a node that gs_books_node() gave; kept, not computed again. */
+double gs_books_score(const struct gs_books *books, const struct gs_node *node);
+/** Place of the node's name among all, for ties: the same on every replica. */
+size_t gs_books_rank(const struct gs_books *books, const struct gs_node *node);
+/** Walk over nodes with devices, by name; *pos starts at 0; NULL at the end. */
+const struct gs_node *gs_books_next(struct gs_books *books, size_t *pos);
+
+/** Limits of one ResourceQuota: [policies->n] each, -1 none. Replaces what this quota said before. */
+GS_WUR int gs_books_quota_set(struct gs_books *books, struct gs_str ns, struct gs_str name,
+                              const int64_t *mem_limit, const int64_t *core_limit);
+void gs_books_quota_gone(struct gs_books *books, struct gs_str ns, struct gs_str name);
+/** Quota and its use in a namespace, without what pod `but` holds. In the arena. NULL *ret: none. */
+GS_WUR int gs_books_quota(struct gs_books *books, struct gs_str ns, struct gs_str but,
+                          struct gs_arena *arena, const struct gs_quota **ret);
+
+struct gs_books_counts {
+    size_t nodes, devices, pods, reservations;
+};
+struct gs_books_counts gs_books_counts(const struct gs_books *books);
+
+/** One holder, for metrics and explanations. */
+struct gs_books_holder {
+    struct gs_str uid, ns, name;
+    int32_t priority;
+    bool is_reservation;
+};
+/** Who is `uid`? False: unknown. */
+bool gs_books_holder(const struct gs_books *books, struct gs_str uid, struct gs_books_holder *ret);
