@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_BLOCK 4096u
+#define FIRST_BLOCK 1024u
 #define ALIGN       (sizeof(max_align_t))
 
 struct gs_arena_block {

@@ -1,7 +1,7 @@
 #pragma once
 /* Hash table from text to pointer: open addressing, keys borrowed from their values' owner. For
- * daemons: iteration order is that of insertion where nothing was removed since the last growth, and
- * is not to be relied on. */
+ * daemons: iteration order is that of insertion where nothing was removed since the last growth,
+ * and is not to be relied on. */
 
 #include <stddef.h>
 #include <stdint.h>

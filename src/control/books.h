@@ -1,9 +1,10 @@
 #pragma once
 /* What every card of the cluster has been given: the sum over the grants of live pods, and over the
- * reservations between a filter's answer and its Binding. Derived, never patched: whatever changes, a
- * node's use is added up anew from the pods on it.
+ * reservations between a filter's answer and its Binding. Derived, never patched: whatever changes,
+ * a node's use is added up anew from the pods on it.
  *
- * One thread. No clock and no API server: time is an argument, and what was learnt comes in by calls. */
+ * One thread. No clock and no API server: time is an argument, and what was learnt comes in by
+ * calls. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,16 +21,17 @@ struct gs_books;
 /** A pod as the books need it. Text is copied. */
 struct gs_books_pod {
     struct gs_str uid, ns, name;
-    struct gs_str node;         /**< where it is bound (or, by HAMi's filter, promised); empty: nowhere */
-    const struct gs_str *grant; /**< [policies->n] text of each vendor's allocated annotation; empty: none */
-    const uint32_t *tag;        /**< [policies->n] vendors' notes; NULL: none */
-    struct gs_str mig;          /**< MIG reservations; empty: none */
-    size_t n_init;              /**< of the grants' slots, how many are init containers */
-    const bool *is_app;         /**< [n_slots] sidecars count with the app containers; NULL: none */
-    size_t n_slots;             /**< containers of the pod */
-    bool inits_done;            /**< every init container has ended well */
-    bool is_over;               /**< Succeeded or Failed: holds nothing */
-    int32_t priority;           /**< of its PriorityClass */
+    struct gs_str node; /**< where it is bound (or, by HAMi's filter, promised); empty: nowhere */
+    const struct gs_str
+        *grant; /**< [policies->n] text of each vendor's allocated annotation; empty: none */
+    const uint32_t *tag;             /**< [policies->n] vendors' notes; NULL: none */
+    const struct gs_str *placements; /**< [policies->n] text of gs_keys.placements; NULL: none */
+    size_t n_init;                   /**< of the grants' slots, how many are init containers */
+    const bool *is_app; /**< [n_slots] sidecars count with the app containers; NULL: none */
+    size_t n_slots;     /**< containers of the pod */
+    bool inits_done;    /**< every init container has ended well */
+    bool is_over;       /**< Succeeded or Failed: holds nothing */
+    int32_t priority;   /**< of its PriorityClass */
 };
 
 /** `policies` outlives the books. */
@@ -37,8 +39,8 @@ GS_WUR int gs_books_new(const struct gs_policies *policies, struct gs_books **re
 struct gs_books *gs_books_free(struct gs_books *books);
 
 /** The node is there, with these annotations and capacities. Devices of a vendor whose annotation
- *  cannot be read stay as they were (and *err says why; the return value is then -EINVAL, all else is
- *  done). 0, -EINVAL, -ENOMEM. */
+ *  cannot be read stay as they were (and *err says why; the return value is then -EINVAL, all else
+ * is done). 0, -EINVAL, -ENOMEM. */
 int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, struct gs_err *err);
 /** The node is gone. Its pods stay in the books until they go too. */
 void gs_books_node_gone(struct gs_books *books, struct gs_str name);
@@ -73,11 +75,13 @@ size_t gs_books_rank(const struct gs_books *books, const struct gs_node *node);
 /** Walk over nodes with devices, by name; *pos starts at 0; NULL at the end. */
 const struct gs_node *gs_books_next(struct gs_books *books, size_t *pos);
 
-/** Limits of one ResourceQuota: [policies->n] each, -1 none. Replaces what this quota said before. */
+/** Limits of one ResourceQuota: [policies->n] each, -1 none. Replaces what this quota said before.
+ */
 GS_WUR int gs_books_quota_set(struct gs_books *books, struct gs_str ns, struct gs_str name,
                               const int64_t *mem_limit, const int64_t *core_limit);
 void gs_books_quota_gone(struct gs_books *books, struct gs_str ns, struct gs_str name);
-/** Quota and its use in a namespace, without what pod `but` holds. In the arena. NULL *ret: none. */
+/** Quota and its use in a namespace, without what pod `but` holds. In the arena. NULL *ret: none.
+ */
 GS_WUR int gs_books_quota(struct gs_books *books, struct gs_str ns, struct gs_str but,
                           struct gs_arena *arena, const struct gs_quota **ret);
 

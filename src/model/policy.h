@@ -36,6 +36,7 @@ struct gs_names {
 /** Annotation keys; empty: none. */
 struct gs_keys {
     struct gs_str to_allocate, allocated;                     /**< of pods */
+    struct gs_str placements; /**< of pods: where inside its devices a grant lies (MIG) */
     struct gs_str node_register, handshake;                   /**< of nodes */
     struct gs_str use_uuid, nouse_uuid, use_type, nouse_type; /**< of pods */
     struct gs_str numa_bind; /**< of pods: Go's true there binds a container's cards to one NUMA
@@ -82,6 +83,9 @@ struct gs_policy_ops {
     /** Add a pick to a device's use. NULL: slots + 1, memory and cores added. */
     void (*book)(const struct gs_policy *policy, const struct gs_device *dev, struct gs_use *use,
                  const struct gs_pick *pick);
+    /** All holders of a device have been added up: close it where books and registration do not
+     *  agree (MIG grants on a card that is in another mode). NULL: never. */
+    void (*audit)(const struct gs_policy *policy, const struct gs_device *dev, struct gs_use *use);
     /** Added to the node's score, for the pod as a whole. NULL: 0. */
     double (*score)(const struct gs_policy *policy, const struct gs_assignment *a, bool is_spread);
     /** Annotations beside the two grant texts. NULL: none. 0 or -ENOMEM. */

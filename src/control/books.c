@@ -1,0 +1,381 @@
+#include "control/books.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/books_internal.h"
+
+int gs_books_new(const struct gs_policies *policies, struct gs_books **ret)
+{
+    struct gs_books *books = calloc(1, sizeof(*books));
+
+    if (books == NULL)
+        return -ENOMEM;
+    books->policies = policies;
+    *ret = books;
+    return 0;
+}
+
+static void free_quotas(struct gs_books_quota_entry *q)
+{
+    while (q != NULL) {
+        struct gs_books_quota_entry *next = q->next;
+
+        free(q->name);
+        free(q->mem_limit);
+        free(q->core_limit);
+        free(q);
+        q = next;
+    }
+}
+
+static void free_part(struct gs_books_part *part)
+{
+    gs_arena_fini(&part->arena);
+    free(part);
+}
+
+static void free_node(struct gs_books_node_entry *node)
+{
+    while (node->part != NULL) {
+        struct gs_books_part *part = node->part;
+
+        node->part = part->next;
+        free_part(part);
+    }
+    free(node->view_block);
+    free(node->tenant);
+    free(node->name_text);
+    free(node);
+}
+
+static void free_ns(struct gs_books_ns_entry *ns)
+{
+    free_quotas(ns->quota);
+    free(ns->name_text);
+    free(ns);
+}
+
+struct gs_books *gs_books_free(struct gs_books *books)
+{
+    size_t pos = 0;
+    void *entry;
+
+    if (books == NULL)
+        return NULL;
+    while ((entry = gs_map_next(&books->pods, &pos)) != NULL)
+        free(entry);
+    for (pos = 0; (entry = gs_map_next(&books->nodes, &pos)) != NULL;)
+        free_node(entry);
+    for (pos = 0; (entry = gs_map_next(&books->namespaces, &pos)) != NULL;)
+        free_ns(entry);
+    gs_map_fini(&books->pods);
+    gs_map_fini(&books->nodes);
+    gs_map_fini(&books->namespaces);
+    gs_arena_fini(&books->scratch);
+    free(books->by_name);
+    free(books);
+    return NULL;
+}
+
+/* ---- entries by name: made when first spoken of, gone when nothing speaks of them ---- */
+
+void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node)
+{
+    if (node == NULL || node->is_dirty)
+        return;
+    node->is_dirty = true;
+    node->next_dirty = books->dirty;
+    books->dirty = node;
+}
+
+static void unmark(struct gs_books *books, struct gs_books_node_entry *node)
+{
+    struct gs_books_node_entry **at = &books->dirty;
+
+    if (!node->is_dirty)
+        return;
+    while (*at != node)
+        at = &(*at)->next_dirty;
+    *at = node->next_dirty;
+    node->is_dirty = false;
+}
+
+struct gs_books_node_entry *gs_books_node_entry(struct gs_books *books, struct gs_str name)
+{
+    struct gs_books_node_entry *node = gs_map_find(&books->nodes, name);
+
+    if (node != NULL)
+        return node;
+    node = calloc(1, sizeof(*node));
+    if (node == NULL || (node->name_text = strndup(name.p, name.n)) == NULL) {
+        free(node);
+        return NULL;
+    }
+    node->node.name = (struct gs_str){node->name_text, name.n};
+    if (gs_map_set(&books->nodes, node->node.name, node) < 0) {
+        free_node(node);
+        return NULL;
+    }
+    return node;
+}
+
+void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_entry *node)
+{
+    if (node == NULL || node->is_there || node->pods.n > 0)
+        return;
+    unmark(books, node);
+    (void)gs_map_remove(&books->nodes, node->node.name);
+    books->is_unsorted = true;
+    free_node(node);
+}
+
+struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_str name)
+{
+    struct gs_books_ns_entry *ns = gs_map_find(&books->namespaces, name);
+
+    if (ns != NULL)
+        return ns;
+    ns = calloc(1, sizeof(*ns));
+    if (ns == NULL || (ns->name_text = strndup(name.p, name.n)) == NULL) {
+        free(ns);
+        return NULL;
+    }
+    ns->name = (struct gs_str){ns->name_text, name.n};
+    if (gs_map_set(&books->namespaces, ns->name, ns) < 0) {
+        free_ns(ns);
+        return NULL;
+    }
+    return ns;
+}
+
+void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry *ns)
+{
+    if (ns == NULL || ns->pods.n > 0 || ns->quota != NULL)
+        return;
+    (void)gs_map_remove(&books->namespaces, ns->name);
+    free_ns(ns);
+}
+
+/* ---- nodes ---- */
+
+/* One contiguous view of all parts. The old one stays when there is no memory. */
+static int join_parts(struct gs_books *books, struct gs_books_node_entry *node)
+{
+    size_t n_dev = 0, n_groups = 0, bytes;
+    struct gs_device *dev;
+    struct gs_group *group;
+    struct gs_use *use;
+    char *block;
+
+    for (const struct gs_books_part *p = node->part; p != NULL; p = p->next) {
+        n_dev += p->group.n;
+        n_groups++;
+    }
+    bytes = n_dev * (sizeof(*dev) + sizeof(*use)) + n_groups * sizeof(*group);
+    block = calloc(1, bytes > 0 ? bytes : 1);
+    if (block == NULL)
+        return -ENOMEM;
+    dev = (struct gs_device *)(void *)block;
+    use = (struct gs_use *)(void *)(dev + n_dev);
+    group = (struct gs_group *)(void *)(use + n_dev);
+    books->n_devices += n_dev - node->node.n_dev;
+    books->is_unsorted |= (n_dev > 0) != (node->node.n_dev > 0);
+    free(node->view_block);
+    node->view_block = block;
+    node->use = use;
+    node->node = (struct gs_node){node->node.name, dev, use, n_dev, group, n_groups};
+    n_dev = n_groups = 0;
+    for (struct gs_books_part *p = node->part; p != NULL; p = p->next) {
+        p->group.first = (uint32_t)n_dev;
+        p->group.policy = books->policies->at[p->policy];
+        memcpy(dev + n_dev, p->dev, p->group.n * sizeof(*dev));
+        n_dev += p->group.n;
+        group[n_groups++] = p->group;
+    }
+    gs_books_mark(books, node);
+    return 0;
+}
+
+/* Read one vendor's devices anew. 1: something may have changed, 0: this vendor is not here. */
+static int read_part(struct gs_books *books, const struct gs_node_view *view, uint32_t policy,
+                     struct gs_books_part **at, struct gs_err *err)
+{
+    const struct gs_policy *p = books->policies->at[policy];
+    struct gs_books_part *old = *at != NULL && (*at)->policy == policy ? *at : NULL;
+    struct gs_books_part *part = calloc(1, sizeof(*part));
+    int rc;
+
+    if (part == NULL)
+        return -ENOMEM;
+    part->policy = policy;
+    rc = p->ops->read_node(p, view, &part->arena, &part->dev, &part->group, err);
+    if (rc < 0 && rc != -ENOENT) {
+        free_part(part); /* unreadable: what was known holds */
+        return rc;
+    }
+    if (rc == -ENOENT || part->group.n == 0) {
+        free_part(part);
+        part = NULL;
+    } else {
+        part->is_muted = old != NULL && old->is_muted;
+        part->next = old != NULL ? old->next : *at;
+        *at = part;
+    }
+    if (part == NULL && old != NULL)
+        *at = old->next;
+    if (old != NULL)
+        free_part(old);
+    return part != NULL || old != NULL;
+}
+
+int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, struct gs_err *err)
+{
+    struct gs_books_node_entry *node = gs_books_node_entry(books, view->name);
+    struct gs_books_part **at;
+    int rc, first = 0;
+
+    if (node == NULL)
+        return -ENOMEM;
+    node->is_there = true;
+    at = &node->part;
+    for (uint32_t i = 0; i < books->policies->n; i++) {
+        rc = read_part(books, view, i, at, first == 0 ? err : NULL);
+        first = rc < 0 && first == 0 ? rc : first;
+        if (*at != NULL && (*at)->policy == i)
+            at = &(*at)->next;
+    }
+    rc = join_parts(books, node);
+    return rc < 0 ? rc : first;
+}
+
+void gs_books_node_gone(struct gs_books *books, struct gs_str name)
+{
+    struct gs_books_node_entry *node = gs_map_find(&books->nodes, name);
+
+    if (node == NULL)
+        return;
+    while (node->part != NULL) {
+        struct gs_books_part *part = node->part;
+
+        node->part = part->next;
+        free_part(part);
+    }
+    books->n_devices -= node->node.n_dev;
+    node->node = (struct gs_node){.name = node->node.name};
+    books->is_unsorted = true;
+    node->is_there = false;
+    gs_books_drop_node_if_unused(books, node);
+}
+
+void gs_books_node_mute(struct gs_books *books, struct gs_str name, const struct gs_policy *policy,
+                        bool is_muted)
+{
+    struct gs_books_node_entry *node = gs_map_find(&books->nodes, name);
+
+    for (struct gs_books_part *p = node != NULL ? node->part : NULL; p != NULL; p = p->next)
+        if (books->policies->at[p->policy] == policy && p->is_muted != is_muted) {
+            p->is_muted = is_muted;
+            gs_books_mark(books, node);
+        }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct gs_str *x = &(*(struct gs_books_node_entry *const *)a)->node.name;
+    const struct gs_str *y = &(*(struct gs_books_node_entry *const *)b)->node.name;
+    int c = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
+
+    return c != 0 ? c : (x->n > y->n) - (x->n < y->n);
+}
+
+static int sort_nodes(struct gs_books *books)
+{
+    struct gs_books_node_entry *node;
+    size_t pos = 0;
+
+    if (!books->is_unsorted)
+        return 0;
+    if (books->cap_by_name < books->nodes.n) {
+        size_t cap = books->nodes.n * 2;
+        void *more = realloc(books->by_name, cap * sizeof(*books->by_name));
+
+        if (more == NULL) {
+            books->n_by_name = 0; /* it may name nodes that are gone */
+            return -ENOMEM;
+        }
+        books->by_name = more;
+        books->cap_by_name = cap;
+    }
+    books->n_by_name = 0;
+    while ((node = gs_map_next(&books->nodes, &pos)) != NULL)
+        if (node->node.n_dev > 0)
+            books->by_name[books->n_by_name++] = node;
+    if (books->n_by_name > 0)
+        qsort(books->by_name, books->n_by_name, sizeof(*books->by_name), by_name);
+    for (size_t i = 0; i < books->n_by_name; i++)
+        books->by_name[i]->rank = i;
+    books->is_unsorted = false;
+    return 0;
+}
+
+static void bring_up_to_date(struct gs_books *books)
+{
+    (void)sort_nodes(books); /* without memory the old ranks stay: ties fall elsewhere, no more */
+    while (books->dirty != NULL) {
+        struct gs_books_node_entry *node = books->dirty;
+
+        books->dirty = node->next_dirty;
+        node->is_dirty = false;
+        if (gs_books_derive(books, node) < 0)
+            for (size_t i = 0; i < node->node.n_dev; i++)
+                node->use[i].is_closed = true; /* better nobody than one too many */
+    }
+}
+
+const struct gs_node *gs_books_node(struct gs_books *books, struct gs_str name)
+{
+    struct gs_books_node_entry *node;
+
+    if (books->dirty != NULL || books->is_unsorted)
+        bring_up_to_date(books);
+    node = gs_map_find(&books->nodes, name);
+    return node != NULL && node->node.n_dev > 0 ? &node->node : NULL;
+}
+
+static const struct gs_books_node_entry *entry_of(const struct gs_node *node)
+{
+    return (const struct gs_books_node_entry *)(const void *)((const char *)node -
+                                                              offsetof(struct gs_books_node_entry,
+                                                                       node));
+}
+
+double gs_books_score(const struct gs_books *books, const struct gs_node *node)
+{
+    (void)books;
+    return entry_of(node)->score;
+}
+
+size_t gs_books_rank(const struct gs_books *books, const struct gs_node *node)
+{
+    (void)books;
+    return entry_of(node)->rank;
+}
+
+const struct gs_node *gs_books_next(struct gs_books *books, size_t *pos)
+{
+    if (books->dirty != NULL || books->is_unsorted)
+        bring_up_to_date(books);
+    return *pos < books->n_by_name ? &books->by_name[(*pos)++]->node : NULL;
+}
+
+struct gs_books_counts gs_books_counts(const struct gs_books *books)
+{
+    size_t nodes = 0, pos = 0;
+    const struct gs_books_node_entry *node;
+
+    while ((node = gs_map_next(&books->nodes, &pos)) != NULL)
+        nodes += node->node.n_dev > 0;
+    return (struct gs_books_counts){nodes, books->n_devices, books->pods.n, books->n_reservations};
+}

@@ -1,0 +1,100 @@
+#pragma once
+/* Insides of the books, shared by their files. */
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "control/books.h"
+#include "model/collapse.h"
+
+/** Part of a device that a pod holds or has been promised. */
+struct gs_books_share {
+    uint32_t policy; /**< index into the policies */
+    struct gs_str uuid;
+    int32_t slots, mem_mib, cores;
+    int32_t place_start, place_size;
+};
+
+struct gs_books_pod_entry;
+
+/** Devices of one vendor on a node as it registered them. */
+struct gs_books_part {
+    struct gs_books_part *next; /**< in the order of the policies */
+    uint32_t policy;
+    bool is_muted; /**< the vendor's plugin is dead */
+    struct gs_arena arena;
+    struct gs_device *dev;
+    struct gs_group group;
+};
+
+/** A name, and the pods under it: of a node or of a namespace. */
+struct gs_books_list {
+    struct gs_books_pod_entry *first;
+    size_t n;
+};
+
+struct gs_books_pod_entry {
+    char *text; /**< owns every string below, and the shares */
+    struct gs_str uid, ns, name;
+    struct gs_books_node_entry *node; /**< NULL: holds nothing */
+    struct gs_books_ns_entry *in_ns;
+    struct gs_books_pod_entry *node_prev, *node_next, *ns_prev, *ns_next;
+    struct gs_books_share *share;
+    uint32_t n_shares;
+    uint32_t *tag; /**< [n policies] or NULL */
+    int32_t priority;
+    bool is_reservation; /**< not (yet) confirmed by the API server */
+    int64_t until_ms;    /**< end of the reservation's lease */
+};
+
+struct gs_books_node_entry {
+    char *name_text;
+    struct gs_node node;        /**< view; first, so that a view is its entry */
+    struct gs_books_part *part; /**< by vendor; NULL: none */
+    void *view_block;           /**< the arrays behind `node` */
+    struct gs_use *use;
+    struct gs_tenant *tenant;
+    size_t cap_tenants;
+    struct gs_books_list pods;
+    double score;
+    size_t rank;
+    bool is_there; /**< the API server has it */
+    bool is_dirty;
+    struct gs_books_node_entry *next_dirty;
+};
+
+struct gs_books_quota_entry {
+    struct gs_books_quota_entry *next;
+    char *name;
+    int64_t *mem_limit, *core_limit;
+};
+
+struct gs_books_ns_entry {
+    char *name_text;
+    struct gs_str name;
+    struct gs_books_list pods;
+    struct gs_books_quota_entry *quota;
+};
+
+struct gs_books {
+    const struct gs_policies *policies;
+    struct gs_map nodes, pods, namespaces; /**< by name, UID, name */
+    struct gs_books_node_entry *dirty;
+    struct gs_books_node_entry *
+        *by_name; /**< nodes with devices, sorted; valid while !is_unsorted */
+    size_t n_by_name, cap_by_name;
+    bool is_unsorted;
+    size_t n_devices, n_reservations;
+    struct gs_arena scratch;
+};
+
+/** Entry of a name, made where there is none; NULL: out of memory. */
+struct gs_books_node_entry *gs_books_node_entry(struct gs_books *books, struct gs_str name);
+struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_str name);
+/** Free an entry that nothing speaks of any more. Accepts NULL. */
+void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_entry *node);
+void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry *ns);
+
+/** The node's use has to be added up anew. Accepts NULL. */
+void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node);
+/** Bring a node's use and score up to date. 0 or -ENOMEM (then the node is closed to everybody). */
+int gs_books_derive(struct gs_books *books, struct gs_books_node_entry *node);

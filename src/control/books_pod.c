@@ -1,0 +1,420 @@
+/* Pods in the books: what they hold by their grants, or have been promised by a reservation. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/books_internal.h"
+
+#define SHARES_MAX 4096u
+
+/* ---- lists ---- */
+
+static void link_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
+{
+    if (pod->node != NULL) {
+        pod->node_next = pod->node->pods.first;
+        if (pod->node_next != NULL)
+            pod->node_next->node_prev = pod;
+        pod->node->pods.first = pod;
+        pod->node->pods.n++;
+        gs_books_mark(books, pod->node);
+    }
+    pod->ns_next = pod->in_ns->pods.first;
+    if (pod->ns_next != NULL)
+        pod->ns_next->ns_prev = pod;
+    pod->in_ns->pods.first = pod;
+    pod->in_ns->pods.n++;
+    books->n_reservations += pod->is_reservation;
+}
+
+static void unlink_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
+{
+    if (pod->node != NULL) {
+        if (pod->node_prev != NULL)
+            pod->node_prev->node_next = pod->node_next;
+        else
+            pod->node->pods.first = pod->node_next;
+        if (pod->node_next != NULL)
+            pod->node_next->node_prev = pod->node_prev;
+        pod->node->pods.n--;
+        gs_books_mark(books, pod->node);
+        gs_books_drop_node_if_unused(books, pod->node);
+    }
+    if (pod->ns_prev != NULL)
+        pod->ns_prev->ns_next = pod->ns_next;
+    else
+        pod->in_ns->pods.first = pod->ns_next;
+    if (pod->ns_next != NULL)
+        pod->ns_next->ns_prev = pod->ns_prev;
+    pod->in_ns->pods.n--;
+    gs_books_drop_ns_if_unused(books, pod->in_ns);
+    books->n_reservations -= pod->is_reservation;
+}
+
+static void drop(struct gs_books *books, struct gs_books_pod_entry *pod)
+{
+    (void)gs_map_remove(&books->pods, pod->uid);
+    unlink_pod(books, pod);
+    free(pod);
+}
+
+/* ---- from a grant to shares ---- */
+
+struct shares {
+    struct gs_books_share *at; /**< in the books' scratch arena; UUIDs borrowed */
+    size_t n, cap;
+};
+
+static int push(struct gs_books *books, struct shares *s, const struct gs_books_share *share)
+{
+    if (s->n == SHARES_MAX)
+        return -E2BIG;
+    if (s->n == s->cap) {
+        size_t cap = s->cap == 0 ? 16 : s->cap * 2;
+        struct gs_books_share *at = GS_ARENA_ARRAY(&books->scratch, cap, struct gs_books_share);
+
+        if (at == NULL)
+            return -ENOMEM;
+        if (s->n > 0)
+            memcpy(at, s->at, s->n * sizeof(*at));
+        s->at = at;
+        s->cap = cap;
+    }
+    s->at[s->n++] = *share;
+    return 0;
+}
+
+/** How the slots of a pod's grants are to be added up. */
+struct slots {
+    size_t n_init;
+    const bool *is_app;
+    bool inits_done;
+};
+
+static int push_grant(struct gs_books *books, uint32_t policy, const struct gs_grant *grant,
+                      const struct slots *slots, struct shares *s)
+{
+    struct gs_share_of *of;
+    size_t n;
+    int rc = gs_collapse(grant, slots->n_init < grant->n ? slots->n_init : grant->n, slots->is_app,
+                         slots->inits_done, &books->scratch, &of, &n);
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = push(books, s,
+                  &(struct gs_books_share){.policy = policy,
+                                           .uuid = of[i].uuid,
+                                           .slots = of[i].slots,
+                                           .mem_mib = of[i].mem_mib,
+                                           .cores = of[i].cores});
+    return rc;
+}
+
+static int push_placements(struct gs_books *books, uint32_t policy, struct gs_str text,
+                           struct shares *s, struct gs_err *err)
+{
+    struct gs_mig_grant *mig;
+    size_t n;
+    int rc = gs_mig_grant_read(text, &books->scratch, &mig, &n, err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = push(books, s,
+                  &(struct gs_books_share){.policy = policy,
+                                           .uuid = mig[i].gpu_uuid,
+                                           .place_start = mig[i].start,
+                                           .place_size = mig[i].size});
+    return rc;
+}
+
+/* All vendors of a pod. One that cannot be read makes the whole pod unreadable, as in HAMi. */
+static int read_shares(struct gs_books *books, const struct gs_books_pod *pod, struct shares *s,
+                       struct gs_err *err)
+{
+    struct slots slots = {pod->n_init, NULL, pod->inits_done};
+    bool *is_app;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < books->policies->n; i++) {
+        struct gs_grant grant;
+
+        if (pod->grant[i].n > 0) {
+            rc = gs_grant_read(pod->grant[i], &books->scratch, &grant, err);
+            if (rc == 0 && pod->is_app != NULL) {
+                /* A grant may have more slots than the pod has containers: those count as app. */
+                is_app = GS_ARENA_ARRAY(&books->scratch, grant.n + 1, bool);
+                if (is_app == NULL)
+                    return -ENOMEM;
+                for (size_t c = 0; c < grant.n; c++)
+                    is_app[c] = c < pod->n_slots ? pod->is_app[c] : true;
+                slots.is_app = is_app;
+            }
+            if (rc == 0)
+                rc = push_grant(books, i, &grant, &slots, s);
+        }
+        if (rc == 0 && pod->placements != NULL && pod->placements[i].n > 0)
+            rc = push_placements(books, i, pod->placements[i], s, err);
+    }
+    return rc;
+}
+
+/* ---- entries ---- */
+
+static struct gs_str keep(char **at, struct gs_str s)
+{
+    struct gs_str copy = {*at, s.n};
+
+    if (s.n > 0)
+        memcpy(*at, s.p, s.n);
+    (*at)[s.n] = '\0';
+    *at += s.n + 1;
+    return copy;
+}
+
+struct who {
+    struct gs_str uid, ns, name, node;
+    const uint32_t *tag;
+    int32_t priority;
+    bool is_reservation;
+    int64_t until_ms;
+};
+
+/* One block for the entry, its shares, notes and text: tens of thousands of them are kept. */
+static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struct who *who,
+                                             const struct shares *s)
+{
+    size_t n_tags = who->tag != NULL ? books->policies->n : 0;
+    size_t bytes = sizeof(struct gs_books_pod_entry) + s->n * sizeof(struct gs_books_share) +
+                   n_tags * sizeof(uint32_t) + who->uid.n + who->name.n + 2;
+    struct gs_books_pod_entry *pod;
+    char *at;
+
+    for (size_t i = 0; i < s->n; i++)
+        bytes += s->at[i].uuid.n + 1;
+    pod = calloc(1, bytes);
+    if (pod == NULL)
+        return NULL;
+    pod->in_ns = gs_books_ns_entry(books, who->ns);
+    pod->node = gs_books_node_entry(books, who->node);
+    if (pod->in_ns == NULL || pod->node == NULL) {
+        gs_books_drop_ns_if_unused(books, pod->in_ns);
+        free(pod);
+        return NULL;
+    }
+    pod->share = (struct gs_books_share *)(void *)(pod + 1);
+    pod->tag = n_tags > 0 ? (uint32_t *)(void *)(pod->share + s->n) : NULL;
+    at = (char *)(pod->share + s->n) + n_tags * sizeof(uint32_t);
+    for (size_t i = 0; i < s->n; i++) {
+        pod->share[i] = s->at[i];
+        pod->share[i].uuid = keep(&at, s->at[i].uuid);
+    }
+    if (n_tags > 0)
+        memcpy(pod->tag, who->tag, n_tags * sizeof(uint32_t));
+    pod->n_shares = (uint32_t)s->n;
+    pod->uid = keep(&at, who->uid);
+    pod->name = keep(&at, who->name);
+    pod->ns = pod->in_ns->name;
+    pod->priority = who->priority;
+    pod->is_reservation = who->is_reservation;
+    pod->until_ms = who->until_ms;
+    return pod;
+}
+
+static int put_entry(struct gs_books *books, const struct who *who, const struct shares *s)
+{
+    struct gs_books_pod_entry *pod = make_entry(books, who, s);
+    struct gs_books_pod_entry *old = gs_map_find(&books->pods, who->uid);
+    int rc = pod == NULL ? -ENOMEM : gs_map_set(&books->pods, pod->uid, pod);
+
+    if (rc < 0) {
+        if (pod != NULL) {
+            gs_books_drop_node_if_unused(books, pod->node);
+            gs_books_drop_ns_if_unused(books, pod->in_ns);
+        }
+        free(pod);
+        return rc;
+    }
+    link_pod(books, pod);
+    if (old != NULL) {
+        unlink_pod(books, old);
+        free(old);
+    }
+    return 0;
+}
+
+int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, struct gs_err *err)
+{
+    struct gs_books_pod_entry *old = gs_map_find(&books->pods, pod->uid);
+    struct shares s = {0};
+    struct who who = {.uid = pod->uid,
+                      .ns = pod->ns,
+                      .name = pod->name,
+                      .node = pod->node,
+                      .tag = pod->tag,
+                      .priority = pod->priority};
+    int rc;
+
+    if (pod->is_over || pod->node.n == 0) {
+        /* A reservation outlives news of a pod that is still waiting. */
+        if (old != NULL && (pod->is_over || !old->is_reservation))
+            drop(books, old);
+        return 0;
+    }
+    gs_arena_reset(&books->scratch);
+    rc = read_shares(books, pod, &s, err);
+    if (rc == -ENOMEM)
+        return rc;
+    if (rc < 0)
+        s.n = 0;
+    if (s.n > 0)
+        return put_entry(books, &who, &s) < 0 ? -ENOMEM : rc;
+    if (old != NULL)
+        drop(books, old);
+    return rc;
+}
+
+void gs_books_pod_gone(struct gs_books *books, struct gs_str uid)
+{
+    struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
+
+    if (pod != NULL)
+        drop(books, pod);
+}
+
+/* ---- reservations ---- */
+
+/* A placement as the grant that it will become, one vendor at a time. */
+static int grant_of(struct gs_books *books, const struct gs_policy *policy,
+                    const struct gs_ask *ask, const struct gs_node *node,
+                    const struct gs_placement *placement, struct gs_grant *ret)
+{
+    ret->n = ask->pod->n_containers;
+    ret->slot = GS_ARENA_ARRAY(&books->scratch, ret->n, struct gs_grant_slot);
+    for (size_t c = 0; ret->slot != NULL && c < ret->n; c++) {
+        ret->slot[c].dev = GS_ARENA_ARRAY(&books->scratch, placement->n, struct gs_grant_dev);
+        if (ret->slot[c].dev == NULL)
+            return -ENOMEM;
+    }
+    for (size_t i = 0; ret->slot != NULL && i < placement->n; i++) {
+        const struct gs_taken *t = &placement->taken[i];
+        struct gs_grant_slot *slot = &ret->slot[t->container];
+
+        if (t->policy == policy)
+            slot->dev[slot->n++] = (struct gs_grant_dev){.uuid = node->dev[t->pick.dev].id,
+                                                         .mem_mib = t->pick.mem_mib,
+                                                         .cores = t->pick.cores};
+    }
+    return gs_arena_check(&books->scratch);
+}
+
+static int shares_of(struct gs_books *books, const struct gs_ask *ask, const struct gs_node *node,
+                     const struct gs_placement *placement, struct shares *s)
+{
+    bool *is_app = GS_ARENA_ARRAY(&books->scratch, ask->pod->n_containers + 1, bool);
+    struct slots slots = {ask->pod->n_init, is_app, false};
+    int rc = is_app == NULL ? -ENOMEM : 0;
+
+    for (size_t c = 0; rc == 0 && c < ask->pod->n_containers; c++)
+        is_app[c] = !ask->pod->container[c].is_init || ask->pod->container[c].is_sidecar;
+    for (uint32_t i = 0; rc == 0 && i < books->policies->n; i++) {
+        struct gs_grant grant;
+
+        if (!ask->asks[i])
+            continue;
+        rc = grant_of(books, books->policies->at[i], ask, node, placement, &grant);
+        if (rc == 0)
+            rc = push_grant(books, i, &grant, &slots, s);
+        for (size_t t = 0; rc == 0 && t < placement->n; t++) {
+            const struct gs_taken *taken = &placement->taken[t];
+
+            if (taken->policy == books->policies->at[i] && taken->pick.place_size > 0)
+                rc = push(books, s,
+                          &(struct gs_books_share){.policy = i,
+                                                   .uuid = node->dev[taken->pick.dev].id,
+                                                   .place_start = taken->pick.place_start,
+                                                   .place_size = taken->pick.place_size});
+        }
+    }
+    return rc;
+}
+
+int gs_books_reserve(struct gs_books *books, const struct gs_pod *pod, const struct gs_node *node,
+                     const struct gs_placement *placement, const struct gs_ask *ask,
+                     int64_t until_ms)
+{
+    const struct gs_books_pod_entry *old = gs_map_find(&books->pods, pod->uid);
+    struct who who = {.uid = pod->uid,
+                      .ns = pod->ns,
+                      .name = pod->name,
+                      .node = node->name,
+                      .is_reservation = true,
+                      .until_ms = until_ms};
+    struct shares s = {0};
+    uint32_t *tag;
+    int rc;
+
+    if (old != NULL && !old->is_reservation)
+        return -EEXIST;
+    gs_arena_reset(&books->scratch);
+    tag = GS_ARENA_ARRAY(&books->scratch, books->policies->n, uint32_t);
+    if (tag == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < books->policies->n; i++) {
+        const struct gs_policy *p = books->policies->at[i];
+
+        if (ask->asks[i] && p->ops->tag != NULL) {
+            tag[i] = p->ops->tag(p, pod);
+            who.tag = tag;
+        }
+    }
+    rc = shares_of(books, ask, node, placement, &s);
+    return rc < 0 ? rc : put_entry(books, &who, &s);
+}
+
+bool gs_books_release(struct gs_books *books, struct gs_str uid)
+{
+    struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
+
+    if (pod == NULL || !pod->is_reservation)
+        return false;
+    drop(books, pod);
+    return true;
+}
+
+bool gs_books_reserved(const struct gs_books *books, struct gs_str uid, struct gs_str *ret_node,
+                       int64_t *ret_until_ms)
+{
+    const struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
+
+    if (pod == NULL || !pod->is_reservation)
+        return false;
+    *ret_node = pod->node->node.name;
+    *ret_until_ms = pod->until_ms;
+    return true;
+}
+
+size_t gs_books_expire(struct gs_books *books, int64_t now_ms)
+{
+    size_t expired = 0, pos = 0;
+    struct gs_books_pod_entry *pod;
+
+    if (books->n_reservations == 0)
+        return 0;
+    while ((pod = gs_map_next(&books->pods, &pos)) != NULL)
+        if (pod->is_reservation && pod->until_ms <= now_ms) {
+            drop(books, pod);
+            expired++;
+            pos--; /* another entry may have moved here; one moved further back waits a turn */
+        }
+    return expired;
+}
+
+bool gs_books_holder(const struct gs_books *books, struct gs_str uid, struct gs_books_holder *ret)
+{
+    const struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
+
+    if (pod == NULL)
+        return false;
+    *ret =
+        (struct gs_books_holder){pod->uid, pod->ns, pod->name, pod->priority, pod->is_reservation};
+    return true;
+}

@@ -1,0 +1,114 @@
+/* Namespaces in the books: what ResourceQuotas allow of slices, and what is used of it. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/books_internal.h"
+#include "model/quota.h"
+
+static struct gs_books_quota_entry **find(struct gs_books_ns_entry *ns, struct gs_str name)
+{
+    struct gs_books_quota_entry **at = &ns->quota;
+
+    while (*at != NULL && !gs_str_eq_c(name, (*at)->name))
+        at = &(*at)->next;
+    return at;
+}
+
+static void remove_quota(struct gs_books_quota_entry **at)
+{
+    struct gs_books_quota_entry *q = *at;
+
+    *at = q->next;
+    free(q->name);
+    free(q->mem_limit);
+    free(q->core_limit);
+    free(q);
+}
+
+static int64_t *copied(const int64_t *limit, size_t n)
+{
+    int64_t *copy = calloc(n > 0 ? n : 1, sizeof(*copy));
+
+    if (copy != NULL && n > 0)
+        memcpy(copy, limit, n * sizeof(*copy));
+    return copy;
+}
+
+int gs_books_quota_set(struct gs_books *books, struct gs_str ns_name, struct gs_str name,
+                       const int64_t *mem_limit, const int64_t *core_limit)
+{
+    size_t n = books->policies->n;
+    struct gs_books_ns_entry *ns = gs_books_ns_entry(books, ns_name);
+    struct gs_books_quota_entry *q = calloc(1, sizeof(*q)), **at;
+
+    if (ns != NULL && q != NULL) {
+        q->name = strndup(name.p, name.n);
+        q->mem_limit = copied(mem_limit, n);
+        q->core_limit = copied(core_limit, n);
+    }
+    if (ns == NULL || q == NULL || q->name == NULL || q->mem_limit == NULL ||
+        q->core_limit == NULL) {
+        if (q != NULL)
+            remove_quota(&q);
+        gs_books_drop_ns_if_unused(books, ns);
+        return -ENOMEM;
+    }
+    at = find(ns, name);
+    if (*at != NULL)
+        remove_quota(at);
+    q->next = *at;
+    *at = q;
+    return 0;
+}
+
+void gs_books_quota_gone(struct gs_books *books, struct gs_str ns_name, struct gs_str name)
+{
+    struct gs_books_ns_entry *ns = gs_map_find(&books->namespaces, ns_name);
+    struct gs_books_quota_entry **at;
+
+    if (ns == NULL)
+        return;
+    at = find(ns, name);
+    if (*at != NULL)
+        remove_quota(at);
+    gs_books_drop_ns_if_unused(books, ns);
+}
+
+static int64_t lower(int64_t a, int64_t b)
+{
+    return a < 0 ? b : b < 0 || a < b ? a : b;
+}
+
+int gs_books_quota(struct gs_books *books, struct gs_str ns_name, struct gs_str but,
+                   struct gs_arena *arena, const struct gs_quota **ret)
+{
+    const struct gs_books_ns_entry *ns = gs_map_find(&books->namespaces, ns_name);
+    size_t n = books->policies->n;
+    struct gs_quota_line *line;
+    struct gs_quota *quota;
+
+    *ret = NULL;
+    if (ns == NULL || ns->quota == NULL)
+        return 0;
+    line = GS_ARENA_ARRAY(arena, n, struct gs_quota_line);
+    quota = GS_ARENA_NEW(arena, struct gs_quota);
+    if (line == NULL || quota == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        line[i] = (struct gs_quota_line){books->policies->at[i], -1, -1, 0, 0};
+    for (const struct gs_books_quota_entry *q = ns->quota; q != NULL; q = q->next)
+        for (size_t i = 0; i < n; i++) {
+            line[i].mem_limit = lower(line[i].mem_limit, q->mem_limit[i]);
+            line[i].core_limit = lower(line[i].core_limit, q->core_limit[i]);
+        }
+    for (const struct gs_books_pod_entry *p = ns->pods.first; p != NULL; p = p->ns_next)
+        for (uint32_t i = 0; i < p->n_shares && !gs_str_eq(p->uid, but); i++) {
+            line[p->share[i].policy].mem_used += p->share[i].mem_mib;
+            line[p->share[i].policy].core_used += p->share[i].cores;
+        }
+    *quota = (struct gs_quota){line, n};
+    *ret = quota;
+    return 0;
+}
