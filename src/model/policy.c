@@ -30,11 +30,6 @@ const struct gs_policy *gs_policies_find(const struct gs_policies *all, struct g
     return NULL;
 }
 
-struct gs_str gs_policy_name(struct gs_arena *arena, const char *given, const char *fallback)
-{
-    return gs_arena_str(arena, gs_str_of(given != NULL ? given : fallback));
-}
-
 int gs_policy_capacity(const struct gs_node_view *node, struct gs_str name, int64_t *ret)
 {
     const struct gs_str *text;

@@ -141,9 +141,6 @@ int gs_policies_add(struct gs_policies *all, struct gs_arena *arena,
                     const struct gs_policy *policy);
 /** By word; NULL: none. */
 const struct gs_policy *gs_policies_find(const struct gs_policies *all, struct gs_str word);
-/** A resource name of the configuration: NULL the default of the chart, "" not used. Copied into
- * the arena; empty as well when out of memory (gs_arena_check). */
-struct gs_str gs_policy_name(struct gs_arena *arena, const char *given, const char *fallback);
 /** How much of a resource the node has in all.
  *  Returns 1 and *ret (above 0); 0 nothing of it (absent, zero, or an empty name); -EINVAL
  *  unreadable or negative. */
