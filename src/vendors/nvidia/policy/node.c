@@ -1,0 +1,256 @@
+#include "vendors/nvidia/policy/node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <yyjson.h>
+
+#include "model/usual.h"
+#include "vendors/nvidia/policy/mig.h"
+
+/* Go's decoder takes a key in any case; the last of several counts. NULL: absent or null. */
+static yyjson_val *member(yyjson_val *obj, const char *key)
+{
+    yyjson_val *found = NULL, *name;
+    yyjson_obj_iter iter;
+
+    if (!yyjson_is_obj(obj))
+        return NULL;
+    yyjson_obj_iter_init(obj, &iter);
+    while ((name = yyjson_obj_iter_next(&iter)) != NULL)
+        if (strcasecmp(yyjson_get_str(name), key) == 0)
+            found = yyjson_obj_iter_get_val(name);
+    return yyjson_is_null(found) ? NULL : found;
+}
+
+static bool read_i32(yyjson_val *val, int32_t *ret)
+{
+    if (val == NULL) {
+        *ret = 0;
+        return true;
+    }
+    if (yyjson_is_uint(val) ? yyjson_get_uint(val) > INT32_MAX
+                            : !yyjson_is_sint(val) || yyjson_get_sint(val) < INT32_MIN)
+        return false;
+    *ret = (int32_t)yyjson_get_sint(val);
+    return true;
+}
+
+static struct gs_str text_of(yyjson_val *val)
+{
+    return yyjson_is_str(val) ? (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)}
+                              : (struct gs_str){0};
+}
+
+/* --- MIG profiles of one card --- */
+
+static int by_start(const void *a, const void *b)
+{
+    const struct gs_nvidia_span *x = a, *y = b;
+
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+static int read_places(yyjson_val *list, struct gs_arena *arena, struct gs_nvidia_profile *ret)
+{
+    size_t n = yyjson_arr_size(list);
+    struct gs_nvidia_span *place;
+
+    if (n > GS_NVIDIA_PLACES_MAX || (list != NULL && !yyjson_is_arr(list)))
+        return -EINVAL;
+    place = GS_ARENA_ARRAY(arena, n, struct gs_nvidia_span);
+    if (place == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        yyjson_val *at = yyjson_arr_get(list, i);
+
+        if (!read_i32(member(at, "start"), &place[i].start) ||
+            !read_i32(member(at, "size"), &place[i].size) || place[i].start < 0 ||
+            place[i].size < 1)
+            return -EINVAL;
+    }
+    qsort(place, n, sizeof(place[0]), by_start);
+    ret->place = place;
+    ret->n_places = n;
+    return 0;
+}
+
+static int read_profile(yyjson_val *obj, struct gs_arena *arena, struct gs_nvidia_profile *ret)
+{
+    if (!read_i32(member(obj, "memoryMB"), &ret->mem_mib) ||
+        !read_i32(member(obj, "core"), &ret->cores) ||
+        !read_i32(member(obj, "sliceCount"), &ret->slices) || ret->mem_mib < 0 || ret->cores < 0)
+        return -EINVAL;
+    ret->name = gs_arena_str(arena, text_of(member(obj, "name")));
+    return read_places(member(obj, "placements"), arena, ret);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct gs_nvidia_profile *x = a, *y = b;
+    int by_mem = (x->mem_mib > y->mem_mib) - (x->mem_mib < y->mem_mib);
+
+    return by_mem != 0 ? by_mem : (x->slices > y->slices) - (x->slices < y->slices);
+}
+
+int gs_nvidia_read_device(void *user, struct yyjson_val *element, struct gs_arena *arena,
+                          struct gs_device *dev, struct gs_err *err)
+{
+    yyjson_val *list = member(element, "migProfiles");
+    struct gs_nvidia_profile *profile;
+    struct gs_nvidia_mig *mig;
+    size_t n = yyjson_arr_size(list);
+
+    (void)user;
+    if (list == NULL)
+        return 0;
+    if (!yyjson_is_arr(list) || n > GS_NVIDIA_PROFILES_MAX)
+        return gs_err_set(err, -EINVAL, "invalid migProfiles of %.*s", (int)dev->id.n, dev->id.p);
+    mig = GS_ARENA_NEW(arena, struct gs_nvidia_mig);
+    profile = GS_ARENA_ARRAY(arena, n, struct gs_nvidia_profile);
+    if (mig == NULL || profile == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        int rc = read_profile(yyjson_arr_get(list, i), arena, &profile[i]);
+
+        if (rc < 0)
+            return rc == -EINVAL ? gs_err_set(err, rc, "invalid MIG profile %zu of %.*s", i,
+                                              (int)dev->id.n, dev->id.p)
+                                 : rc;
+    }
+    qsort(profile, n, sizeof(profile[0]), by_size);
+    *mig = (struct gs_nvidia_mig){profile, n};
+    dev->custom = mig;
+    return gs_arena_check(arena);
+}
+
+/* --- what stands in other annotations of the node --- */
+
+/* Index of a card; n where it is not one of the group. */
+static size_t index_of(const struct gs_device *dev, size_t n, struct gs_str uuid)
+{
+    size_t i = 0;
+
+    while (i < n && !gs_str_eq(dev[i].id, uuid))
+        i++;
+    return i;
+}
+
+static bool read_row(yyjson_val *row, const struct gs_device *dev, size_t n, int32_t *score)
+{
+    size_t from = index_of(dev, n, text_of(member(row, "uuid")));
+    yyjson_val *map = member(row, "score"), *name;
+    yyjson_obj_iter iter;
+
+    if (!yyjson_is_obj(row) || (map != NULL && !yyjson_is_obj(map)))
+        return false;
+    if (map == NULL || from == n)
+        return true;
+    yyjson_obj_iter_init(map, &iter);
+    while ((name = yyjson_obj_iter_next(&iter)) != NULL) {
+        size_t to = index_of(dev, n, text_of(name));
+        int32_t value;
+
+        if (!read_i32(yyjson_obj_iter_get_val(name), &value))
+            return false;
+        if (to < n && to != from)
+            score[from * n + to] = value;
+    }
+    return true;
+}
+
+static int read_scores(struct gs_str text, const struct gs_device *dev, size_t n,
+                       struct gs_arena *arena, struct gs_nvidia_facts *facts)
+{
+    yyjson_doc *doc;
+    yyjson_val *list;
+    int32_t *score;
+    int rc = 0;
+
+    if (n > GS_NVIDIA_SCORED_MAX)
+        return 0;
+    if (text.n > GS_REGISTER_BYTES_MAX)
+        return -E2BIG;
+    score = GS_ARENA_ARRAY(arena, n * n, int32_t);
+    if (score == NULL)
+        return -ENOMEM;
+    doc = yyjson_read(text.p, text.n, 0);
+    list = yyjson_doc_get_root(doc);
+    if (!yyjson_is_arr(list) || yyjson_arr_size(list) > GS_REGISTER_DEVICES_MAX)
+        rc = -EINVAL;
+    for (size_t i = 0; rc == 0 && i < yyjson_arr_size(list); i++)
+        if (!read_row(yyjson_arr_get(list, i), dev, n, score))
+            rc = -EINVAL;
+    yyjson_doc_free(doc);
+    if (rc == 0)
+        facts->score = score;
+    return rc;
+}
+
+static struct gs_str trimmed(struct gs_str s)
+{
+    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t')) {
+        s.p++;
+        s.n--;
+    }
+    while (s.n > 0 && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
+        s.n--;
+    return s;
+}
+
+static int read_cordon(struct gs_str list, const struct gs_device *dev, size_t n,
+                       struct gs_arena *arena, struct gs_nvidia_facts *facts)
+{
+    bool *is_cordoned = GS_ARENA_ARRAY(arena, n, bool);
+    struct gs_str uuid;
+
+    if (is_cordoned == NULL)
+        return -ENOMEM;
+    if (list.n > GS_REGISTER_BYTES_MAX)
+        return -E2BIG;
+    while (gs_str_cut(&list, ',', &uuid)) {
+        size_t at = index_of(dev, n, trimmed(uuid));
+
+        if (at < n)
+            is_cordoned[at] = true;
+    }
+    facts->is_cordoned = is_cordoned;
+    return 0;
+}
+
+int gs_nvidia_read_node(const struct gs_policy *policy, const struct gs_node_view *node,
+                        struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
+                        struct gs_err *err)
+{
+    const struct gs_str *scores =
+        gs_pairs_find(node->annotations, GS_STR("hami.io/node-nvidia-score"));
+    const struct gs_str *cordon =
+        gs_pairs_find(node->annotations, GS_STR("hami.io/device-cordon"));
+    struct gs_nvidia_facts *facts;
+    struct gs_device *dev;
+    struct gs_group group = *ret;
+    int rc;
+
+    rc = gs_usual_read_register(policy, node, arena, &dev, &group, err);
+    if (rc < 0)
+        return rc;
+    facts = GS_ARENA_NEW(arena, struct gs_nvidia_facts);
+    if (facts == NULL)
+        return -ENOMEM;
+    facts->n = group.n;
+    if (scores != NULL) {
+        rc = read_scores(*scores, dev, group.n, arena, facts);
+        if (rc < 0)
+            return gs_err_set(err, rc, "invalid hami.io/node-nvidia-score");
+    }
+    if (cordon != NULL) {
+        rc = read_cordon(*cordon, dev, group.n, arena, facts);
+        if (rc < 0)
+            return gs_err_set(err, rc, "invalid hami.io/device-cordon");
+    }
+    group.facts = facts;
+    *ret = group;
+    *ret_dev = dev;
+    return 0;
+}

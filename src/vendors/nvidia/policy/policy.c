@@ -1,0 +1,79 @@
+#include "vendors/nvidia/policy/policy.h"
+
+#include <errno.h>
+
+#include "model/usual.h"
+#include "vendors/nvidia/policy/admit.h"
+#include "vendors/nvidia/policy/conf.h"
+#include "vendors/nvidia/policy/node.h"
+
+static const struct gs_policy_ops ops = {
+    .admit = gs_nvidia_admit,
+    .request = gs_nvidia_request,
+    .read_node = gs_nvidia_read_node,
+    .read_device = gs_nvidia_read_device,
+};
+
+#define KEY(text)                                                                                  \
+    {                                                                                              \
+        (text), sizeof(text) - 1                                                                   \
+    }
+
+static const struct gs_keys keys = {
+    .to_allocate = KEY("hami.io/vgpu-devices-to-allocate"),
+    .allocated = KEY("hami.io/vgpu-devices-allocated"),
+    .node_register = KEY("hami.io/node-nvidia-register"),
+    .handshake = KEY("hami.io/node-handshake"),
+    .use_uuid = KEY("nvidia.com/use-gpuuuid"),
+    .nouse_uuid = KEY("nvidia.com/nouse-gpuuuid"),
+    .use_type = KEY("nvidia.com/use-gputype"),
+    .nouse_type = KEY("nvidia.com/nouse-gputype"),
+    .numa_bind = KEY("nvidia.com/numa-bind"),
+    .lock = KEY(GS_KEY_NODE_LOCK),
+};
+
+static void set_names(const struct gs_nvidia_yaml *yaml, struct gs_arena *arena,
+                      struct gs_names *names)
+{
+    names->count = gs_usual_name(arena, yaml->count, "nvidia.com/gpu");
+    names->mem = gs_usual_name(arena, yaml->mem, "nvidia.com/gpumem");
+    names->mem_pct = gs_usual_name(arena, yaml->mem_pct, "nvidia.com/gpumem-percentage");
+    names->core = gs_usual_name(arena, yaml->core, "nvidia.com/gpucores");
+    names->priority = gs_usual_name(arena, yaml->priority, "nvidia.com/priority");
+}
+
+static int make(const void *conf, bool is_older, struct gs_arena *arena, struct gs_policies *out,
+                struct gs_err *err)
+{
+    static const struct gs_nvidia_yaml nothing;
+    const struct gs_nvidia_yaml *yaml = conf != NULL ? conf : &nothing;
+    struct gs_nvidia_conf *own = GS_ARENA_NEW(arena, struct gs_nvidia_conf);
+    struct gs_policy *policy = GS_ARENA_NEW(arena, struct gs_policy);
+    int rc;
+
+    (void)is_older; /* there is one shape */
+    if (own == NULL || policy == NULL)
+        return -ENOMEM;
+    rc = gs_nvidia_conf_make(yaml, arena, own, err);
+    if (rc < 0)
+        return gs_err_wrap(err, rc, "nvidia");
+    *policy = (struct gs_policy){
+        .word = "NVIDIA",
+        .ops = &ops,
+        .keys = keys,
+        .mem_factor = yaml->mem_factor != NULL && *yaml->mem_factor > 1 ? *yaml->mem_factor : 1,
+        .default_cores = yaml->default_cores != NULL ? *yaml->default_cores : 0,
+        .is_exclusive_at_100 = true,
+        .conf = own,
+    };
+    policy->quota_factor = policy->mem_factor;
+    set_names(yaml, arena, &policy->names);
+    rc = gs_arena_check(arena);
+    return rc < 0 ? rc : gs_policies_add(out, arena, policy);
+}
+
+const struct gs_policy_section gs_nvidia_section = {
+    .key = "nvidia",
+    .schema = &gs_nvidia_schema,
+    .make = make,
+};
