@@ -1,14 +1,24 @@
 #include "vendors/registry_policy.h"
 
 #include "vendors/awsneuron/policy/awsneuron.h"
+#include "vendors/biren/policy/biren.h"
+#include "vendors/iluvatar/policy/iluvatar.h"
+#include "vendors/mthreads/policy/mthreads.h"
 #include "vendors/nvidia/policy/policy.h"
+#include "vendors/vastai/policy/vastai.h"
 
+/* clang-format off: one row a line */
 /* Order of HAMi's own registration: vendors are asked, and their grants written, in it. */
 const struct gs_policy_section *const gs_registry_policy[] = {
     /* nvidia, cambricon, hygon, enflame, mthreads, metax, kunlun, awsneuron, amd, vastai, biren,
      * vnpus, iluvatars */
     &gs_nvidia_section,
+    &gs_mthreads_section,
     &gs_awsneuron_section,
+    &gs_vastai_section,
+    &gs_biren_section,
+    &gs_iluvatar_section,
     0,
 };
+/* clang-format on */
 const size_t gs_registry_policy_n = sizeof(gs_registry_policy) / sizeof(gs_registry_policy[0]) - 1;

@@ -1,0 +1,5 @@
+#pragma once
+
+struct gs_policy_section;
+
+extern const struct gs_policy_section gs_mthreads_section;
