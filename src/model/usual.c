@@ -17,6 +17,33 @@ int gs_usual_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t co
     return gs_amount_is_there(&pod->container[container], policy->names.count, GS_AMOUNT_LIMITS);
 }
 
+int gs_usual_refuse(const struct gs_container *c, struct gs_str name, const char *rule,
+                    struct gs_err *err)
+{
+    const struct gs_str *value = gs_container_amount(c, name);
+
+    return gs_err_set(err, -EINVAL, "invalid %.*s value %.*s in container %.*s: %s", (int)name.n,
+                      name.p, value != NULL ? (int)value->n : 0, value != NULL ? value->p : "",
+                      (int)c->name.n, c->name.p, rule);
+}
+
+int gs_usual_check_amounts(const struct gs_policy *policy, const struct gs_container *c,
+                           enum gs_amount_from from, struct gs_err *err)
+{
+    const struct gs_names *names = &policy->names;
+    int32_t value;
+
+    if (gs_amount_read_i32(c, names->count, from, 1, &value) < 0)
+        return gs_usual_refuse(c, names->count, "must be an integer number of devices below 2^31",
+                               err);
+    if (gs_amount_read_i32(c, names->mem, from, policy->mem_factor, &value) < 0)
+        return gs_usual_refuse(c, names->mem,
+                               "must be an integer, in units of the resource, below 2^31 MiB", err);
+    if (gs_amount_read_i32(c, names->core, from, 1, &value) < 0)
+        return gs_usual_refuse(c, names->core, "must be an integer below 2^31", err);
+    return 0;
+}
+
 int gs_usual_set_limit(struct gs_pod *pod, size_t container, struct gs_str name, int64_t value)
 {
     struct gs_str text = gs_arena_printf(pod->arena, "%" PRId64, value);

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "core/cleanup.h"
 #include "core/str.h"
+#include "model/amount.h"
 #include "model/policy.h"
 
 /** The node lock of HAMi's protocol (gs_keys.lock). */
@@ -21,6 +22,14 @@ struct gs_str gs_usual_name(struct gs_arena *arena, const char *given, const cha
  */
 int gs_usual_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
                    struct gs_err *err);
+/** Refuse an amount: "invalid <name> value <value> in container <container>: <rule>". Returns
+ *  -EINVAL. */
+int gs_usual_refuse(const struct gs_container *c, struct gs_str name, const char *rule,
+                    struct gs_err *err);
+/** Are count, memory and cores, where they stand, such as gs_usual_request() can read? What it
+ *  drops silently is better refused at admission. 0, or -EINVAL with a text for the user. */
+GS_WUR int gs_usual_check_amounts(const struct gs_policy *policy, const struct gs_container *c,
+                                  enum gs_amount_from from, struct gs_err *err);
 /** Set a limit, and the request of that name too where one is there: the API server wants them
  *  equal for such resources. 0 or -ENOMEM. */
 GS_WUR int gs_usual_set_limit(struct gs_pod *pod, size_t container, struct gs_str name,

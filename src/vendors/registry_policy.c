@@ -2,6 +2,8 @@
 
 #include "vendors/awsneuron/policy/awsneuron.h"
 #include "vendors/biren/policy/biren.h"
+#include "vendors/cambricon/policy/cambricon.h"
+#include "vendors/hygon/policy/hygon.h"
 #include "vendors/iluvatar/policy/iluvatar.h"
 #include "vendors/mthreads/policy/mthreads.h"
 #include "vendors/nvidia/policy/policy.h"
@@ -13,6 +15,8 @@ const struct gs_policy_section *const gs_registry_policy[] = {
     /* nvidia, cambricon, hygon, enflame, mthreads, metax, kunlun, awsneuron, amd, vastai, biren,
      * vnpus, iluvatars */
     &gs_nvidia_section,
+    &gs_cambricon_section,
+    &gs_hygon_section,
     &gs_mthreads_section,
     &gs_awsneuron_section,
     &gs_vastai_section,

@@ -15,16 +15,6 @@ struct asked {
     int64_t pct;
 };
 
-static int refuse(const struct gs_container *c, struct gs_str name, const char *rule,
-                  struct gs_err *err)
-{
-    const struct gs_str *value = gs_container_amount(c, name);
-
-    return gs_err_set(err, -EINVAL, "invalid %.*s value %.*s in container %.*s: %s", (int)name.n,
-                      name.p, value != NULL ? (int)value->n : 0, value != NULL ? value->p : "",
-                      (int)c->name.n, c->name.p, rule);
-}
-
 static int look(const struct gs_policy *policy, const struct gs_container *c, struct asked *ret,
                 struct gs_err *err)
 {
@@ -35,21 +25,15 @@ static int look(const struct gs_policy *policy, const struct gs_container *c, st
 
     rc = gs_amount_read(c, names->mem_pct, GS_AMOUNT_BOTH, &a.pct);
     if (rc < 0 || a.pct < 0 || a.pct > 100)
-        return refuse(c, names->mem_pct, "must be an integer between 0 and 100", err);
+        return gs_usual_refuse(c, names->mem_pct, "must be an integer between 0 and 100", err);
     a.has_pct = a.pct > 0;
-    rc = gs_amount_read_i32(c, names->mem, GS_AMOUNT_BOTH, policy->mem_factor, &n);
+    rc = gs_usual_check_amounts(policy, c, GS_AMOUNT_BOTH, err);
     if (rc < 0)
-        return refuse(c, names->mem, "must be an integer number of MiB below 2^31", err);
-    a.has_mem = rc > 0 && n > 0;
-    rc = gs_amount_read_i32(c, names->core, GS_AMOUNT_BOTH, 1, &n);
-    if (rc < 0)
-        return refuse(c, names->core, "must be an integer percentage", err);
-    a.has_cores = rc > 0;
-    rc = gs_amount_read_i32(c, names->count, GS_AMOUNT_BOTH, 1, &n);
-    if (rc < 0)
-        return refuse(c, names->count, "must be an integer number of cards below 2^31", err);
-    a.has_count = rc > 0;
-    a.count = rc > 0 ? n : 0;
+        return rc;
+    a.has_mem =
+        gs_amount_read_i32(c, names->mem, GS_AMOUNT_BOTH, policy->mem_factor, &n) > 0 && n > 0;
+    a.has_cores = gs_amount_is_there(c, names->core, GS_AMOUNT_BOTH);
+    a.has_count = gs_amount_read(c, names->count, GS_AMOUNT_BOTH, &a.count) > 0;
     *ret = a;
     return 0;
 }
@@ -63,7 +47,7 @@ static int set_priority(const struct gs_policy *policy, struct gs_pod *pod, size
     int rc = gs_amount_read_i32(c, policy->names.priority, GS_AMOUNT_LIMITS, 1, &priority);
 
     if (rc < 0)
-        return refuse(c, policy->names.priority, "must be an integer below 2^31", err);
+        return gs_usual_refuse(c, policy->names.priority, "must be an integer below 2^31", err);
     if (rc == 0)
         return 0;
     text = gs_arena_printf(pod->arena, "%" PRId32, priority);

@@ -1,0 +1,94 @@
+#include "vendors/hygon/policy/hygon.h"
+
+#include <cyaml/cyaml.h>
+#include <errno.h>
+
+#include "model/usual.h"
+
+static int admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
+                 struct gs_err *err)
+{
+    int rc = gs_usual_admit(policy, pod, container, err);
+
+    if (rc > 0 &&
+        gs_usual_check_amounts(policy, &pod->container[container], GS_AMOUNT_BOTH, err) < 0)
+        return -EINVAL;
+    return rc;
+}
+
+static const struct gs_fit_rules rules = {.checks_quota = true};
+
+static const struct gs_policy_ops ops = {
+    .admit = admit,
+    .request = gs_usual_request,
+    .read_node = gs_usual_read_register,
+    .rules = &rules,
+};
+
+#define KEY(text)                                                                                  \
+    {                                                                                              \
+        (text), sizeof(text) - 1                                                                   \
+    }
+
+static const struct gs_keys keys = {
+    .to_allocate = KEY("hami.io/dcu-devices-to-allocate"),
+    .allocated = KEY("hami.io/dcu-devices-allocated"),
+    .node_register = KEY("hami.io/node-dcu-register"),
+    .handshake = KEY("hami.io/node-handshake-dcu"),
+    .use_uuid = KEY("hygon.com/use-gpuuuid"),
+    .nouse_uuid = KEY("hygon.com/nouse-gpuuuid"),
+    .use_type = KEY("hygon.com/use-dcutype"),
+    .nouse_type = KEY("hygon.com/nouse-dcutype"),
+    .lock = KEY(GS_KEY_NODE_LOCK),
+};
+
+#define OPTIONAL (CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL)
+#define NAME(key, member)                                                                          \
+    CYAML_FIELD_STRING_PTR(key, OPTIONAL, struct gs_hygon_conf, member, 0, 253)
+
+static const cyaml_schema_field_t field[] = {
+    NAME("resourceCountName", count),
+    NAME("resourceMemoryName", mem),
+    NAME("resourceCoreName", core),
+    CYAML_FIELD_INT_PTR("memoryFactor", OPTIONAL, struct gs_hygon_conf, mem_factor),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t schema = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER_NULL, struct gs_hygon_conf, field),
+};
+
+static int make(const void *conf, bool is_older, struct gs_arena *arena, struct gs_policies *out,
+                struct gs_err *err)
+{
+    static const struct gs_hygon_conf nothing;
+    const struct gs_hygon_conf *c = conf != NULL ? conf : &nothing;
+    struct gs_policy *policy = GS_ARENA_NEW(arena, struct gs_policy);
+    int rc;
+
+    (void)is_older; /* there is one shape */
+    if (policy == NULL)
+        return -ENOMEM;
+    if (c->mem_factor != NULL && *c->mem_factor < 0)
+        return gs_err_set(err, -EINVAL, "hygon: memoryFactor: must not be negative");
+    *policy = (struct gs_policy){
+        .word = "DCU",
+        .ops = &ops,
+        .names.count = gs_usual_name(arena, c->count, "hygon.com/dcunum"),
+        .names.mem = gs_usual_name(arena, c->mem, "hygon.com/dcumem"),
+        .names.core = gs_usual_name(arena, c->core, "hygon.com/dcucores"),
+        .keys = keys,
+        .mem_factor = c->mem_factor != NULL && *c->mem_factor > 1 ? *c->mem_factor : 1,
+        .default_cores = 100,
+        .is_exclusive_at_100 = true,
+    };
+    policy->quota_factor = policy->mem_factor;
+    rc = gs_arena_check(arena);
+    return rc < 0 ? rc : gs_policies_add(out, arena, policy);
+}
+
+const struct gs_policy_section gs_hygon_section = {
+    .key = "hygon",
+    .schema = &schema,
+    .make = make,
+};
