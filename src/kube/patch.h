@@ -49,7 +49,7 @@ void gs_kube_merge_label_null(struct gs_kube_merge *m, struct gs_str key);
 void gs_kube_merge_version(struct gs_kube_merge *m, struct gs_str resource_version);
 void gs_kube_merge_uid(struct gs_kube_merge *m, struct gs_str uid);
 
-/** Append the text. 0 or -ENOMEM (also for any earlier failure). */
+/** Append the text. 0; -ENOMEM, also for any earlier failure; -EILSEQ something was no UTF-8. */
 GS_WUR int gs_kube_merge_text(const struct gs_kube_merge *m, struct gs_buf *buf);
 
 /** JSON Patch (RFC 6902): operations in the order they were added. */
@@ -83,5 +83,5 @@ void gs_kube_patch_replace(struct gs_kube_patch *p, struct gs_kube_pointer at,
 void gs_kube_patch_remove(struct gs_kube_patch *p, struct gs_kube_pointer at);
 void gs_kube_patch_test_str(struct gs_kube_patch *p, struct gs_kube_pointer at,
                             struct gs_str value);
-/** Append the text: an array, "[]" where nothing was added. 0 or -ENOMEM. */
+/** Append the text: an array, "[]" where nothing was added. 0; -ENOMEM; -EILSEQ. */
 GS_WUR int gs_kube_patch_text(const struct gs_kube_patch *p, struct gs_buf *buf);
