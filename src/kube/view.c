@@ -141,30 +141,30 @@ int gs_kube_view_strs(yyjson_val *obj, const char *key, struct gs_arena *arena, 
     return 0;
 }
 
-int gs_kube_view_items(yyjson_val *obj, const char *key, struct gs_arena *arena, size_t size,
-                       gs_kube_item_fn *read, void *ret_at, size_t *ret_n, struct gs_err *err)
+int gs_kube_view_items(yyjson_val *obj, const struct gs_kube_items *what, struct gs_arena *arena,
+                       void *ret_at, size_t *ret_n, struct gs_err *err)
 {
     yyjson_val *list, *item;
     yyjson_arr_iter iter;
     size_t n = 0;
     char *at;
-    int rc = gs_kube_view_arr(obj, key, &list, err);
+    int rc = gs_kube_view_arr(obj, what->key, &list, err);
 
     if (rc < 0 || !list)
         return rc;
-    rc = check_count(yyjson_arr_size(list), key, err);
+    rc = check_count(yyjson_arr_size(list), what->key, err);
     if (rc < 0)
         return rc;
-    at = gs_arena_take(arena, yyjson_arr_size(list), size);
+    at = gs_arena_take(arena, yyjson_arr_size(list), what->size);
     if (!at)
         return no_memory(err);
     iter = yyjson_arr_iter_with(list);
     while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
         if (!yyjson_is_obj(item) && !yyjson_is_null(item))
-            return gs_err_set(err, -EINVAL, "%s[%zu]: not an object", key, n);
-        rc = read(item, arena, at + n * size, err);
+            return gs_err_set(err, -EINVAL, "%s[%zu]: not an object", what->key, n);
+        rc = what->read(item, arena, at + n * what->size, err);
         if (rc < 0)
-            return gs_err_wrap(err, rc, "%s[%zu]", key, n);
+            return gs_err_wrap(err, rc, "%s[%zu]", what->key, n);
         n++;
     }
     memcpy(ret_at, &at, sizeof(at));
@@ -229,8 +229,8 @@ static int read_meta(yyjson_val *meta, struct gs_arena *arena, struct gs_kube_me
     if (rc == 0)
         rc = gs_kube_view_pairs(meta, "annotations", false, arena, &ret->annotations, err);
     if (rc == 0)
-        rc = gs_kube_view_items(meta, "ownerReferences", arena, sizeof(*ret->owner), read_owner,
-                                &ret->owner, &ret->n_owners, err);
+        rc = gs_kube_view_items(meta, GS_KUBE_ITEMS("ownerReferences", *ret->owner, read_owner),
+                                arena, &ret->owner, &ret->n_owners, err);
     return rc;
 }
 

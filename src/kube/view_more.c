@@ -31,8 +31,9 @@ int gs_kube_view_node(yyjson_val *val, struct gs_arena *arena, struct gs_kube_no
     if (rc == 0)
         rc = gs_kube_view_pairs(status, "allocatable", true, arena, &ret->allocatable, err);
     if (rc == 0)
-        rc = gs_kube_view_items(status, "conditions", arena, sizeof(*ret->condition),
-                                gs_kube_view_condition, &ret->condition, &ret->n_conditions, err);
+        rc = gs_kube_view_items(
+            status, GS_KUBE_ITEMS("conditions", *ret->condition, gs_kube_view_condition), arena,
+            &ret->condition, &ret->n_conditions, err);
     return rc < 0 ? gs_err_wrap(err, rc, "status") : 0;
 }
 
@@ -96,8 +97,8 @@ static int read_selector(yyjson_val *spec, struct gs_arena *arena, struct gs_kub
         return rc;
     rc = gs_kube_view_pairs(selector, "matchLabels", false, arena, &labels, err);
     if (rc == 0)
-        rc = gs_kube_view_items(selector, "matchExpressions", arena, sizeof(*terms), read_term,
-                                &terms, &n_terms, err);
+        rc = gs_kube_view_items(selector, GS_KUBE_ITEMS("matchExpressions", *terms, read_term),
+                                arena, &terms, &n_terms, err);
     if (rc < 0)
         return gs_err_wrap(err, rc, "selector");
     ret->term = GS_ARENA_ARRAY(arena, labels.n + n_terms, struct gs_kube_selector_term);

@@ -46,8 +46,8 @@ static int read_container(yyjson_val *item, struct gs_arena *arena, void *entry,
     if (rc == 0)
         rc = gs_kube_view_pairs(resources, "requests", true, arena, &c->requests, err);
     if (rc == 0)
-        rc = gs_kube_view_items(item, "env", arena, sizeof(*c->env), read_env, &c->env, &c->n_env,
-                                err);
+        rc = gs_kube_view_items(item, GS_KUBE_ITEMS("env", *c->env, read_env), arena, &c->env,
+                                &c->n_env, err);
     if (rc == 0)
         rc = gs_kube_view_obj(item, "securityContext", &security, err);
     if (rc == 0)
@@ -65,12 +65,12 @@ static int read_containers(yyjson_val *spec, struct gs_arena *arena, struct gs_k
 {
     struct gs_kube_container *init = NULL, *app = NULL;
     size_t n_init = 0, n_app = 0;
-    int rc = gs_kube_view_items(spec, "initContainers", arena, sizeof(*init), read_container, &init,
-                                &n_init, err);
+    int rc = gs_kube_view_items(spec, GS_KUBE_ITEMS("initContainers", *init, read_container), arena,
+                                &init, &n_init, err);
 
     if (rc == 0)
-        rc = gs_kube_view_items(spec, "containers", arena, sizeof(*app), read_container, &app,
-                                &n_app, err);
+        rc = gs_kube_view_items(spec, GS_KUBE_ITEMS("containers", *app, read_container), arena,
+                                &app, &n_app, err);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < n_init; i++)
@@ -203,14 +203,18 @@ static int read_status(yyjson_val *status, struct gs_arena *arena, struct gs_kub
     if (gs_kube_json_str(status, "phase", &phase) == GS_KUBE_WRONG)
         return gs_err_set(err, -EINVAL, "phase: not text");
     ret->phase = phase_of(phase);
-    rc = gs_kube_view_items(status, "conditions", arena, sizeof(*ret->condition),
-                            gs_kube_view_condition, &ret->condition, &ret->n_conditions, err);
+    rc = gs_kube_view_items(status,
+                            GS_KUBE_ITEMS("conditions", *ret->condition, gs_kube_view_condition),
+                            arena, &ret->condition, &ret->n_conditions, err);
     if (rc == 0)
-        rc = gs_kube_view_items(status, "initContainerStatuses", arena, sizeof(*ret->init_status),
-                                read_container_status, &ret->init_status, &ret->n_init_status, err);
+        rc = gs_kube_view_items(
+            status,
+            GS_KUBE_ITEMS("initContainerStatuses", *ret->init_status, read_container_status), arena,
+            &ret->init_status, &ret->n_init_status, err);
     if (rc == 0)
-        rc = gs_kube_view_items(status, "containerStatuses", arena, sizeof(*ret->status),
-                                read_container_status, &ret->status, &ret->n_status, err);
+        rc = gs_kube_view_items(
+            status, GS_KUBE_ITEMS("containerStatuses", *ret->status, read_container_status), arena,
+            &ret->status, &ret->n_status, err);
     return rc;
 }
 

@@ -40,8 +40,16 @@ GS_WUR int gs_kube_view_strs(struct yyjson_val *obj, const char *key, struct gs_
  *  null entry is read as an empty object. */
 typedef int gs_kube_item_fn(struct yyjson_val *item, struct gs_arena *arena, void *entry,
                             struct gs_err *err);
-GS_WUR int gs_kube_view_items(struct yyjson_val *obj, const char *key, struct gs_arena *arena,
-                              size_t size, gs_kube_item_fn *read, void *ret_at, size_t *ret_n,
+struct gs_kube_items {
+    const char *key;
+    size_t size;
+    gs_kube_item_fn *read;
+};
+#define GS_KUBE_ITEMS(key, entry, read)                                                            \
+    (&(const struct gs_kube_items){(key), sizeof(entry), (read)})
+/** @ret_at  pointer to a pointer to entries. */
+GS_WUR int gs_kube_view_items(struct yyjson_val *obj, const struct gs_kube_items *what,
+                              struct gs_arena *arena, void *ret_at, size_t *ret_n,
                               struct gs_err *err);
 /** status.conditions and the like. */
 gs_kube_item_fn gs_kube_view_condition;
