@@ -1,5 +1,6 @@
 #include "vendors/registry_policy.h"
 
+#include "vendors/ascend/policy/ascend.h"
 #include "vendors/awsneuron/policy/awsneuron.h"
 #include "vendors/biren/policy/biren.h"
 #include "vendors/cambricon/policy/cambricon.h"
@@ -9,7 +10,8 @@
 #include "vendors/nvidia/policy/policy.h"
 #include "vendors/vastai/policy/vastai.h"
 
-/* clang-format off: one row a line */
+/* One row a line. */
+/* clang-format off */
 /* Order of HAMi's own registration: vendors are asked, and their grants written, in it. */
 const struct gs_policy_section *const gs_registry_policy[] = {
     /* nvidia, cambricon, hygon, enflame, mthreads, metax, kunlun, awsneuron, amd, vastai, biren,
@@ -21,6 +23,7 @@ const struct gs_policy_section *const gs_registry_policy[] = {
     &gs_awsneuron_section,
     &gs_vastai_section,
     &gs_biren_section,
+    &gs_ascend_section,
     &gs_iluvatar_section,
     0,
 };

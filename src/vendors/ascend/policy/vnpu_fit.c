@@ -1,0 +1,239 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yyjson.h>
+
+#include "model/island.h"
+#include "model/json.h"
+#include "model/usual.h"
+#include "vendors/ascend/policy/vnpu.h"
+
+/* gs_device.custom: only where the plugin names the card's network. */
+struct network {
+    int32_t id;
+};
+
+/* gs_group.facts */
+struct facts {
+    bool is_soft;
+    bool has_networks; /* every card's is known */
+};
+
+static bool network_of(const struct gs_device *dev, int32_t *ret)
+{
+    const struct network *network = dev->custom;
+
+    if (network == NULL)
+        return false;
+    *ret = network->id;
+    return true;
+}
+
+int gs_vnpu_read_device(void *user, struct yyjson_val *element, struct gs_arena *arena,
+                        struct gs_device *dev, struct gs_err *err)
+{
+    yyjson_val *id = yyjson_obj_get(gs_json_get(element, "custominfo"), "NetworkID");
+    struct network *network;
+    double number = yyjson_get_num(id); /* 0 where it is none */
+
+    (void)user;
+    (void)err;
+    if (!yyjson_is_num(id) || !(number >= INT32_MIN && number <= INT32_MAX))
+        return 0;
+    network = GS_ARENA_NEW(arena, struct network);
+    if (network == NULL)
+        return -ENOMEM;
+    network->id = (int32_t)number;
+    dev->custom = network;
+    return 0;
+}
+
+int gs_vnpu_read_node(const struct gs_policy *policy, const struct gs_node_view *node,
+                      struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
+                      struct gs_err *err)
+{
+    const struct gs_vnpu_chip *chip = policy->conf;
+    const struct gs_str *mode = gs_pairs_find(node->annotations, GS_STR("hami-vnpu-core"));
+    struct facts *facts = GS_ARENA_NEW(arena, struct facts);
+    int32_t id;
+    int rc;
+
+    if (facts == NULL)
+        return -ENOMEM;
+    rc = gs_usual_read_register(policy, node, arena, ret_dev, ret, err);
+    if (rc < 0)
+        return rc;
+    facts->is_soft = mode != NULL ? gs_str_eq_c(*mode, "true") : chip->is_soft;
+    facts->has_networks = true;
+    for (uint32_t i = 0; i < ret->n; i++) {
+        struct gs_device *dev = &(*ret_dev)[i];
+
+        facts->has_networks = facts->has_networks && network_of(dev, &id);
+        if (facts->is_soft)
+            dev->cores = 100; /* percent, also where the plugin still counts AI cores */
+    }
+    ret->facts = facts;
+    return 0;
+}
+
+/* Hard mode gives what the driver can cut, also to pods that admission never saw. */
+static enum gs_reason amounts(const struct gs_policy *p, const struct gs_fit *fit,
+                              const struct gs_device *dev, struct gs_pick *pick)
+{
+    const struct gs_request *r = fit->request;
+    const struct gs_vnpu_template *templ = NULL;
+    int32_t mib;
+
+    pick->cores = r->cores > 100 ? 100 : r->cores;
+    pick->mem_mib = r->mem_mib > 0 ? r->mem_mib : dev->mem_mib;
+    pick->profile = (struct gs_str){0};
+    if (r->mem_mib == 0 || gs_vnpu_is_soft(fit->pod))
+        return GS_REASON_COUNT;
+    mib = gs_vnpu_trim(p->conf, r->mem_mib, &templ);
+    if (mib < 0)
+        return GS_REASON_CARD_INSUFFICIENT_MEMORY;
+    pick->mem_mib = mib;
+    if (templ != NULL)
+        pick->profile = templ->name;
+    return GS_REASON_COUNT;
+}
+
+static int choose_near(const struct gs_policy *p, const struct gs_fit *fit, struct gs_pick *pick,
+                       size_t n)
+{
+    size_t nums = (size_t)fit->request->nums;
+    int rc = 0;
+
+    (void)p;
+    if (nums > 1)
+        rc = gs_island_sort(fit->node, network_of, pick, n, fit->arena);
+    return rc < 0 ? rc : (int)(n < nums ? n : nums);
+}
+
+struct die {
+    uint32_t index; /* of the card as registered */
+    size_t at;      /* in the list of picks */
+};
+
+static int by_index(const void *a, const void *b)
+{
+    const struct die *x = a, *y = b;
+
+    if (x->index != y->index)
+        return x->index < y->index ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+struct pair {
+    size_t a, b; /* of the even and of the odd die, in the list of picks */
+};
+
+/* A pair is as good as its better die. */
+static int by_best(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+    size_t best_x = x->a < x->b ? x->a : x->b, best_y = y->a < y->b ? y->a : y->b;
+
+    return best_x < best_y ? -1 : best_x > best_y;
+}
+
+/* Whole modules among the picks, the best first. Their number, or -ENOMEM. */
+static int find_pairs(const struct gs_fit *fit, const struct gs_pick *pick, size_t n,
+                      struct pair **ret)
+{
+    struct die *die = GS_ARENA_ARRAY(fit->arena, n, struct die);
+    struct pair *pair = GS_ARENA_ARRAY(fit->arena, n / 2, struct pair);
+    int n_pairs = 0;
+
+    if (die == NULL || pair == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        die[i] = (struct die){fit->node->dev[pick[i].dev].index, i};
+    qsort(die, n, sizeof(die[0]), by_index);
+    for (size_t i = 0; i + 1 < n; i++)
+        if (die[i].index % 2 == 0 && die[i + 1].index == die[i].index + 1) {
+            pair[n_pairs++] = (struct pair){die[i].at, die[i + 1].at};
+            i++;
+        }
+    qsort(pair, (size_t)n_pairs, sizeof(pair[0]), by_best);
+    *ret = pair;
+    return n_pairs;
+}
+
+/* Dies 2i and 2i+1 are one module: only whole modules go to a container of several dies. */
+static int choose_pairs(const struct gs_policy *p, const struct gs_fit *fit, struct gs_pick *pick,
+                        size_t n)
+{
+    size_t nums = (size_t)fit->request->nums, got;
+    struct gs_pick *was = GS_ARENA_ARRAY(fit->arena, n, struct gs_pick);
+    struct pair *pair;
+    int n_pairs = find_pairs(fit, pick, n, &pair);
+
+    (void)p;
+    if (was == NULL || n_pairs < 0)
+        return -ENOMEM;
+    got = 2 * (size_t)n_pairs;
+    if (got < nums || nums % 2 != 0) {
+        gs_reasons_reset(fit->reasons, (uint32_t)nums); /* HAMi's text names this alone */
+        gs_reasons_add(fit->reasons, GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST,
+                       (uint32_t)(got < nums ? got : nums - 1));
+        return -ENOSPC;
+    }
+    memcpy(was, pick, n * sizeof(was[0]));
+    for (size_t i = 0; i < nums / 2; i++) {
+        pick[2 * i] = was[pair[i].a];
+        pick[2 * i + 1] = was[pair[i].b];
+    }
+    return (int)nums;
+}
+
+/* Whether the node's way of sharing suits the pod. */
+static bool suits(const struct gs_vnpu_chip *chip, const struct gs_fit *fit)
+{
+    const struct facts *facts = fit->group->facts;
+    const struct gs_vnpu_template *templ = NULL;
+
+    if (gs_vnpu_is_soft(fit->pod))
+        return facts->is_soft;
+    if (!facts->is_soft || chip->mixes_on_soft || fit->request->mem_mib == 0)
+        return true;
+    /* A whole card may go anywhere; the driver cuts no templates on a node in soft mode. */
+    return gs_vnpu_trim(chip, fit->request->mem_mib, &templ) < 0 || templ == NULL;
+}
+
+int gs_vnpu_fit(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick)
+{
+    static const struct gs_fit_rules plain = {.amounts = amounts};
+    static const struct gs_fit_rules near = {.amounts = amounts, .choose = choose_near};
+    static const struct gs_fit_rules pairs = {.amounts = amounts, .choose = choose_pairs};
+    const struct gs_vnpu_chip *chip = policy->conf;
+    const struct facts *facts = fit->group->facts;
+    const struct gs_fit_rules *rules = &plain;
+
+    if (!suits(chip, fit)) {
+        gs_reasons_add(fit->reasons, GS_REASON_MODE_NOT_FIT, fit->group->n);
+        return -ENOSPC;
+    }
+    if (fit->request->nums > 1 && (chip->is_super_pod || strcmp(policy->word, "Ascend910C") == 0))
+        rules = &pairs;
+    else if (strncmp(policy->word, "Ascend910", 9) == 0 && facts->has_networks)
+        rules = &near;
+    return gs_fit_walk(policy, rules, fit, ret_pick);
+}
+
+double gs_vnpu_score(const struct gs_policy *policy, const struct gs_assignment *a, bool is_spread)
+{
+    double sum = 0;
+
+    (void)is_spread;
+    if (strncmp(policy->word, "Ascend910", 9) != 0)
+        return 0;
+    for (size_t c = 0; c < a->pod->n_containers; c++) {
+        double share = gs_island_share(a->node, network_of, a->pick[c], a->n_picks[c]);
+
+        if (a->n_picks[c] > 0 && share <= 0)
+            return 0; /* a card without a network: nothing is known of this node */
+        sum += share;
+    }
+    return 10 * sum;
+}
