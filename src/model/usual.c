@@ -2,6 +2,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+#include <yyjson.h>
 
 #include "model/amount.h"
 
@@ -92,4 +95,18 @@ int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_
     *ret_dev = dev;
     ret->n = (uint32_t)n;
     return 0;
+}
+
+struct yyjson_val *gs_usual_custominfo(struct yyjson_val *element)
+{
+    static const char key[] = "custominfo";
+    yyjson_val *found = NULL, *name, *value;
+    size_t i, max;
+
+    yyjson_obj_foreach(element, i, max, name, value)
+    {
+        if (yyjson_get_len(name) == strlen(key) && strcasecmp(yyjson_get_str(name), key) == 0)
+            found = value; /* the last one counts, as in Go */
+    }
+    return found;
 }

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "model/json.h"
+#include "model/json_out.h"
 
 #define MODE_KEY "huawei.com/vnpu-mode"
 
@@ -58,7 +58,7 @@ static bool add_device(yyjson_mut_doc *doc, yyjson_mut_val *list, struct gs_str 
 static struct gs_str list_devices(const struct gs_vnpu_chip *chip, const struct gs_assignment *a,
                                   struct gs_arena *arena)
 {
-    yyjson_alc alc = gs_json_alc(arena);
+    yyjson_alc alc = gs_json_out_alc(arena);
     yyjson_mut_doc *doc = yyjson_mut_doc_new(&alc);
     yyjson_mut_val *list = doc != NULL ? yyjson_mut_arr(doc) : NULL;
     bool is_soft = gs_vnpu_is_soft(a->pod);
@@ -76,7 +76,7 @@ static struct gs_str list_devices(const struct gs_vnpu_chip *chip, const struct 
             if (!add_device(doc, list, a->node->dev[pick->dev].id, templ, pick))
                 return (struct gs_str){0};
         }
-    return gs_json_write(doc, arena);
+    return gs_json_out_text(doc, arena);
 }
 
 int gs_vnpu_annotate(const struct gs_policy *policy, const struct gs_assignment *a,

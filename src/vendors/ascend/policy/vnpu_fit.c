@@ -4,7 +4,6 @@
 #include <yyjson.h>
 
 #include "model/island.h"
-#include "model/json.h"
 #include "model/usual.h"
 #include "vendors/ascend/policy/vnpu.h"
 
@@ -32,7 +31,7 @@ static bool network_of(const struct gs_device *dev, int32_t *ret)
 int gs_vnpu_read_device(void *user, struct yyjson_val *element, struct gs_arena *arena,
                         struct gs_device *dev, struct gs_err *err)
 {
-    yyjson_val *id = yyjson_obj_get(gs_json_get(element, "custominfo"), "NetworkID");
+    yyjson_val *id = yyjson_obj_get(gs_usual_custominfo(element), "NetworkID");
     struct network *network;
     double number = yyjson_get_num(id); /* 0 where it is none */
 

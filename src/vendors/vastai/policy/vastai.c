@@ -2,9 +2,9 @@
 
 #include <cyaml/cyaml.h>
 #include <errno.h>
+#include <yyjson.h>
 
 #include "model/island.h"
-#include "model/json.h"
 #include "model/usual.h"
 
 /* Names and rules: HAMi v2.10. Whole cards and dies are shared by count alone. Where the plugin
@@ -42,7 +42,7 @@ static bool aic_of(const struct gs_device *dev, int32_t *ret)
 static int read_device(void *user, struct yyjson_val *element, struct gs_arena *arena,
                        struct gs_device *dev, struct gs_err *err)
 {
-    yyjson_val *info = gs_json_get(element, "custominfo");
+    yyjson_val *info = gs_usual_custominfo(element);
     yyjson_val *strategy = yyjson_obj_get(info, "DeviceStrategy");
     yyjson_val *aic = yyjson_obj_get(info, "AIC");
     struct die *die;

@@ -1,7 +1,6 @@
-#include "model/json.h"
+#include "model/json_out.h"
 
 #include <string.h>
-#include <strings.h>
 
 static void *take(void *ctx, size_t size)
 {
@@ -26,29 +25,16 @@ static void keep(void *ctx, void *p)
     (void)p;
 }
 
-yyjson_alc gs_json_alc(struct gs_arena *arena)
+yyjson_alc gs_json_out_alc(struct gs_arena *arena)
 {
     return (yyjson_alc){.malloc = take, .realloc = retake, .free = keep, .ctx = arena};
 }
 
-struct gs_str gs_json_write(const yyjson_mut_doc *doc, struct gs_arena *arena)
+struct gs_str gs_json_out_text(const yyjson_mut_doc *doc, struct gs_arena *arena)
 {
-    yyjson_alc alc = gs_json_alc(arena);
+    yyjson_alc alc = gs_json_out_alc(arena);
     struct gs_str text = {0};
 
     text.p = yyjson_mut_write_opts(doc, YYJSON_WRITE_NOFLAG, &alc, &text.n, NULL);
     return text.p != NULL ? text : (struct gs_str){0};
-}
-
-yyjson_val *gs_json_get(yyjson_val *object, const char *key)
-{
-    yyjson_val *found = NULL, *name, *value;
-    size_t i, max, n = strlen(key);
-
-    yyjson_obj_foreach(object, i, max, name, value)
-    {
-        if (yyjson_get_len(name) == n && strncasecmp(yyjson_get_str(name), key, n) == 0)
-            found = value;
-    }
-    return found;
 }
