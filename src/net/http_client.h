@@ -5,7 +5,9 @@
  * One client = one identity (CA, certificate, token) towards any number of servers.
  * Redirects are never followed: a 3xx is a status like any other. The server's certificate and name
  * are always verified unless `insecure`. Only http and https.
- * Retries are the caller's: only it knows what may be repeated.
+ * Retries are the caller's: only it knows what may be repeated. One exception: where a connection
+ * from earlier turns out closed before a byte of answer came, libcurl sends the request once more
+ * on a new one; a POST that must not happen twice needs a precondition in it.
  * Threads  the loop's (libcurl resolves names in threads of its own). */
 
 #include <stdbool.h>
@@ -62,10 +64,10 @@ struct gs_http_answer {
     int rc;                /**< 0 the whole answer came, whatever its status; else why not:
                             *   -ECONNREFUSED no connection; -EHOSTUNREACH no such name; -ETIMEDOUT timeout,
                             * deadline                or silence; -EKEYREJECTED the server's certificate or name is
-                            * not trusted;                -EPROTO                TLS or HTTP gone wrong; -ECONNRESET cut in the
-                            * middle (also: less than                announced);                -EFBIG beyond body_limit;
-                            * -ECANCELED a chunk callback said stop, or the                client goes;                -ENOMEM;
-                            * -EIO anything else */
+                            * not trusted;                -EPROTO                TLS or HTTP gone wrong;
+                            * -ECONNRESET cut in the                middle (also: less than                announced);                -EFBIG
+                            * beyond body_limit;                -ECANCELED a chunk callback said stop, or the
+                            * client goes;                -ENOMEM;                -EIO anything else */
     int status;            /**< 100..599; 0 none came */
     struct gs_str body;    /**< whole; empty where on_chunk took it; NUL behind */
     int retry_after_s;     /**< seconds form of Retry-After; -1 absent or a date */
@@ -89,14 +91,13 @@ typedef bool gs_http_chunk_fn(void *user, const struct gs_http_answer *answer, c
  * The handle is dead when it returns. New calls may be started here. */
 typedef void gs_http_done_fn(void *user, const struct gs_http_answer *answer);
 
-/** One call. Zero means none or the default. Strings and headers are copied, the body is not. */
+/** One call. Zero means none or the default. Everything is copied. */
 struct gs_http_ask {
     const char *method;         /**< "GET" */
     const char *url;            /**< absolute */
     const char *const *headers; /**< n_headers lines "Name: value"; Authorization is the client's */
     size_t n_headers;
-    struct gs_str body; /**< borrowed until the end, unless copy_body */
-    bool copy_body;
+    struct gs_str body;
     const char *type;           /**< Content-Type of body; "application/json" */
     unsigned timeout_ms;        /**< for the whole call; 0 none (watches) */
     uint64_t deadline_ns;       /**< point of the loop's clock; 0 none */
@@ -112,7 +113,7 @@ struct gs_http_ask {
  *  Returns    0 (then `done` comes); -EINVAL; -ENOMEM; -EACCES the token file cannot be read. */
 GS_WUR int gs_http_client_start(struct gs_http_client *client, const struct gs_http_ask *ask,
                                 struct gs_http_call **ret_call, struct gs_err *err);
-/** End a call without `done`; the body's borrow ends here. Accepts NULL. Not after `done`. */
+/** End a call without `done`: nothing is called for it any more. Accepts NULL. Not after `done`. */
 void gs_http_client_cancel(struct gs_http_call *call);
 /** Move the deadline of a running call; 0 takes it away. The timeout stays. */
 void gs_http_client_set_deadline(struct gs_http_call *call, uint64_t deadline_ns);
