@@ -81,5 +81,5 @@ GS_WUR int gs_kube_config_load(const struct gs_kube_config_opt *opt, struct gs_k
 /** Only the service account of the pod we run in. -ENOENT outside of a cluster. */
 GS_WUR int gs_kube_config_in_cluster(const struct gs_kube_config_opt *opt,
                                      struct gs_kube_config *ret, struct gs_err *err);
-/** Accepts NULL and zeroed objects. */
+/** Overwrites secrets, then frees. Accepts NULL and zeroed objects. */
 void gs_kube_config_fini(struct gs_kube_config *config);

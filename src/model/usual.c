@@ -110,3 +110,33 @@ struct yyjson_val *gs_usual_custominfo(struct yyjson_val *element)
     }
     return found;
 }
+
+int gs_usual_read_capacity(const struct gs_policy *policy, const struct gs_node_view *node,
+                           const struct gs_device *like, struct gs_arena *arena,
+                           struct gs_device **ret_dev, struct gs_err *err)
+{
+    struct gs_device *dev;
+    int64_t n = 0;
+    int rc = gs_policy_capacity(node, policy->names.count, &n);
+
+    if (rc == 0)
+        return -ENOENT;
+    if (rc < 0 || n > GS_REGISTER_DEVICES_MAX)
+        return gs_err_set(err, -EINVAL, "capacity of %.*s is no possible number of devices",
+                          (int)policy->names.count.n, policy->names.count.p);
+    dev = GS_ARENA_ARRAY(arena, (size_t)n, struct gs_device);
+    if (dev == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < (uint32_t)n; i++) {
+        dev[i] = *like;
+        dev[i].index = i;
+        dev[i].is_healthy = true;
+        dev[i].id = gs_arena_printf(arena, "%.*s-%.*s-%u", (int)node->name.n, node->name.p,
+                                    (int)like->id.n, like->id.p, i);
+    }
+    rc = gs_arena_check(arena);
+    if (rc < 0)
+        return rc;
+    *ret_dev = dev;
+    return (int)n;
+}

@@ -51,3 +51,11 @@ GS_WUR int gs_usual_read_register(const struct gs_policy *policy, const struct g
 /** What a plugin adds of its own to a register element ("custominfo", in any case); NULL: nothing.
  *  Its members keep their case. */
 struct yyjson_val *gs_usual_custominfo(struct yyjson_val *element);
+
+/** Devices of a vendor that registers nothing: one for each whole one of the node's capacity of
+ *  names.count.
+ *  @like    what they have in common; its id is the middle of theirs: "<node>-<id>-<index>".
+ *  Returns  their number; -ENOENT none; -EINVAL no possible number of devices; -ENOMEM. */
+GS_WUR int gs_usual_read_capacity(const struct gs_policy *policy, const struct gs_node_view *node,
+                                  const struct gs_device *like, struct gs_arena *arena,
+                                  struct gs_device **ret_dev, struct gs_err *err);

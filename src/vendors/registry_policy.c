@@ -6,6 +6,7 @@
 #include "vendors/cambricon/policy/cambricon.h"
 #include "vendors/hygon/policy/hygon.h"
 #include "vendors/iluvatar/policy/iluvatar.h"
+#include "vendors/kunlun/policy/kunlun.h"
 #include "vendors/mthreads/policy/mthreads.h"
 #include "vendors/nvidia/policy/policy.h"
 #include "vendors/vastai/policy/vastai.h"
@@ -20,6 +21,7 @@ const struct gs_policy_section *const gs_registry_policy[] = {
     &gs_cambricon_section,
     &gs_hygon_section,
     &gs_mthreads_section,
+    &gs_kunlun_section,
     &gs_awsneuron_section,
     &gs_vastai_section,
     &gs_biren_section,

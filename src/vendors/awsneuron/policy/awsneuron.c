@@ -6,7 +6,6 @@
 #include "model/amount.h"
 #include "model/policy.h"
 #include "model/quantity.h"
-#include "model/register.h"
 #include "model/select.h"
 #include "model/usual.h"
 
@@ -127,40 +126,26 @@ static int read_node(const struct gs_policy *policy, const struct gs_node_view *
 {
     const struct gs_str *type =
         gs_pairs_find(node->labels, GS_STR("node.kubernetes.io/instance-type"));
+    struct gs_device like = {.id = GS_STR("AWSNeuron"), .type = GS_STR("AWSNeuron")};
     struct facts *facts;
-    struct gs_device *dev;
     int64_t n = 0;
-    int32_t cores = 0;
     int rc = gs_policy_capacity(node, policy->names.count, &n);
 
-    if (rc == 0)
-        return -ENOENT;
-    if (rc < 0 || n > GS_REGISTER_DEVICES_MAX)
-        return gs_err_set(err, -EINVAL, "capacity of %.*s is not a number of devices",
-                          (int)policy->names.count.n, policy->names.count.p);
-    rc = cores_of(policy, node, n, &cores, err);
-    if (rc < 0)
-        return rc;
+    if (rc > 0 && n <= GS_REGISTER_DEVICES_MAX) {
+        rc = cores_of(policy, node, n, &like.count, err);
+        if (rc < 0)
+            return rc;
+        like.cores = whole_mask(like.count);
+    }
     facts = GS_ARENA_NEW(arena, struct facts);
-    dev = GS_ARENA_ARRAY(arena, (size_t)n, struct gs_device);
-    if (facts == NULL || dev == NULL)
+    if (facts == NULL)
         return -ENOMEM;
-    facts->cores = cores;
+    facts->cores = like.count;
     facts->instance_type = type != NULL ? gs_arena_str(arena, *type) : (struct gs_str){0};
-    for (uint32_t i = 0; i < (uint32_t)n; i++)
-        dev[i] = (struct gs_device){
-            .id = gs_arena_printf(arena, "%.*s-AWSNeuron-%u", (int)node->name.n, node->name.p, i),
-            .type = GS_STR("AWSNeuron"),
-            .index = i,
-            .count = cores,
-            .cores = whole_mask(cores),
-            .is_healthy = true,
-        };
-    rc = gs_arena_check(arena);
+    rc = gs_usual_read_capacity(policy, node, &like, arena, ret_dev, err);
     if (rc < 0)
         return rc;
-    *ret_dev = dev;
-    ret->n = (uint32_t)n;
+    ret->n = (uint32_t)rc;
     ret->facts = facts;
     return 0;
 }

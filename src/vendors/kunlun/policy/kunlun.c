@@ -1,0 +1,319 @@
+#include "vendors/kunlun/policy/kunlun.h"
+
+#include <cyaml/cyaml.h>
+#include <errno.h>
+
+#include "model/amount.h"
+#include "model/policy.h"
+#include "model/quantity.h"
+#include "model/select.h"
+#include "model/usual.h"
+#include "vendors/kunlun/policy/wings.h"
+
+/* A share is a quarter or a half of the card, or all of it. */
+#define CARD_MIB    98304
+#define HALF_MIB    49152
+#define QUARTER_MIB 24576
+
+/* Older keys of the same lists; both must agree. */
+static const struct gs_str baidu_use = {"baidu.com/use-gpuuuid", 21};
+static const struct gs_str baidu_nouse = {"baidu.com/nouse-gpuuuid", 23};
+
+static int32_t rounded(int64_t mem_mib)
+{
+    if (mem_mib <= QUARTER_MIB)
+        return QUARTER_MIB;
+    return mem_mib <= HALF_MIB ? HALF_MIB : CARD_MIB;
+}
+
+static int xpu_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
+                     struct gs_err *err)
+{
+    struct gs_container *c = &pod->container[container];
+    const struct gs_str *text = gs_pairs_find(&c->limits, policy->names.mem);
+    struct gs_str value;
+    int64_t mem_mib;
+    int rc = gs_usual_admit(policy, pod, container, err);
+
+    if (rc <= 0 || text == NULL || policy->names.mem.n == 0)
+        return rc;
+    if (gs_quantity_ceil(*text, &mem_mib) != 0 || mem_mib < 0)
+        return gs_err_set(err, -EINVAL, "%.*s must be a number of MiB", (int)policy->names.mem.n,
+                          policy->names.mem.p);
+    value = gs_arena_printf(pod->arena, "%d", rounded(mem_mib));
+    rc = gs_pod_edit(pod, GS_EDIT_LIMIT, container, policy->names.mem, value);
+    if (rc == 0)
+        rc = gs_pod_edit(pod, GS_EDIT_REQUEST, container, policy->names.mem, value);
+    return rc < 0 ? rc : 1;
+}
+
+static void xpu_request(const struct gs_policy *policy, const struct gs_pod *pod, size_t container,
+                        struct gs_request *ret)
+{
+    const struct gs_container *c = &pod->container[container];
+    int64_t mem_mib = 0;
+    int32_t nums = 0;
+    int has_mem;
+
+    *ret = (struct gs_request){0};
+    if (gs_amount_read_i32(c, policy->names.count, GS_AMOUNT_BOTH, 1, &nums) <= 0)
+        return;
+    has_mem = gs_amount_read(c, policy->names.mem, GS_AMOUNT_BOTH, &mem_mib);
+    if (has_mem < 0 || mem_mib < 0)
+        return;
+    ret->nums = nums;
+    ret->mem_mib = has_mem > 0 ? rounded(mem_mib) : CARD_MIB;
+    ret->mem_pct = has_mem > 0 ? 0 : 100;
+    ret->cores = ret->mem_mib * 100 / CARD_MIB;
+}
+
+static int read_cards(const struct gs_policy *policy, const struct gs_node_view *node,
+                      struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
+                      struct gs_err *err)
+{
+    static const struct gs_device like = {
+        .id = {"kunlun", 6},
+        .type = {"kunlun", 6},
+        .count = 100,
+        .mem_mib = CARD_MIB,
+        .cores = 100,
+    };
+    int n = gs_usual_read_capacity(policy, node, &like, arena, ret_dev, err);
+
+    if (n < 0)
+        return n;
+    for (int i = 0; i < n; i++)
+        (*ret_dev)[i].numa = i < n / 2 ? 0 : 1;
+    ret->n = (uint32_t)n;
+    ret->facts = NULL;
+    return 0;
+}
+
+/* May a pod of ours join those who hold a card? GS_REASON_COUNT: it is open; NUMA_NOT_FIT: it is
+ * not, which the topology tells. */
+typedef enum gs_reason (*joins)(const struct gs_fit *fit, const struct gs_device *dev,
+                                const struct gs_use *use);
+
+static enum gs_reason card_joins(const struct gs_fit *fit, const struct gs_device *dev,
+                                 const struct gs_use *use)
+{
+    (void)fit;
+    (void)dev;
+    return use->slots > 0 ? GS_REASON_NUMA_NOT_FIT : GS_REASON_COUNT;
+}
+
+/* The driver splits a card into equal shares: others must hold as much as is asked for. */
+static enum gs_reason xpu_joins(const struct gs_fit *fit, const struct gs_device *dev,
+                                const struct gs_use *use)
+{
+    if (fit->policy->is_mutex && use->slots > 0)
+        return GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT;
+    if ((int64_t)dev->mem_mib - use->mem_mib < fit->request->mem_mib)
+        return GS_REASON_NUMA_NOT_FIT;
+    if (use->slots > 0 && use->mem_mib / use->slots != fit->request->mem_mib)
+        return GS_REASON_NUMA_NOT_FIT;
+    return GS_REASON_COUNT;
+}
+
+static enum gs_reason question(const struct gs_policy *policy, const struct gs_fit *fit,
+                               uint32_t at, joins may_join)
+{
+    const struct gs_device *dev = &fit->node->dev[at];
+    const struct gs_use *use = &fit->use[at];
+
+    if (!dev->is_healthy || use->is_closed)
+        return GS_REASON_CARD_NOT_HEALTH;
+    if (!gs_select_pod_uuid(fit->pod, policy->keys.use_uuid, policy->keys.nouse_uuid, dev->id) ||
+        !gs_select_pod_uuid(fit->pod, baidu_use, baidu_nouse, dev->id))
+        return GS_REASON_CARD_UUID_MISMATCH;
+    return may_join(fit, dev, use);
+}
+
+/* The place of each card of the topology in gs_node.dev. */
+struct cards {
+    uint32_t at[GS_WINGS_CARDS];
+    uint32_t open;
+};
+
+/* Positions are indexes as registered, whatever the order of the list is. */
+static bool find_open(const struct gs_policy *policy, const struct gs_fit *fit, joins may_join,
+                      struct cards *ret)
+{
+    bool is_told = false;
+
+    *ret = (struct cards){0};
+    for (uint32_t i = 0; i < fit->group->n; i++) {
+        uint32_t at = fit->group->first + i, index = fit->node->dev[at].index;
+        enum gs_reason why = question(policy, fit, at, may_join);
+
+        if (why == GS_REASON_COUNT && index < GS_WINGS_CARDS) {
+            ret->at[index] = at;
+            ret->open |= 1u << index;
+        } else if (why != GS_REASON_COUNT && why != GS_REASON_NUMA_NOT_FIT) {
+            gs_reasons_add(fit->reasons, why, 1);
+            is_told = true;
+        }
+    }
+    return is_told;
+}
+
+static int fit_cards(const struct gs_policy *policy, struct gs_fit *fit, joins may_join,
+                     struct gs_pick *ret_pick)
+{
+    struct cards cards;
+    uint32_t chosen = 0;
+    int n = 0;
+    bool is_told;
+
+    gs_reasons_reset(fit->reasons, fit->group->n);
+    is_told = find_open(policy, fit, may_join, &cards);
+    if (gs_wings_choose(cards.open, fit->request->nums, &chosen) < 0) {
+        if (!is_told)
+            gs_reasons_add(fit->reasons, GS_REASON_NUMA_NOT_FIT, 1);
+        return -ENOSPC;
+    }
+    for (; chosen != 0; chosen &= chosen - 1)
+        ret_pick[n++] = (struct gs_pick){.dev = cards.at[__builtin_ctz(chosen)]};
+    return n;
+}
+
+static int fit_whole(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick)
+{
+    int n = fit_cards(policy, fit, card_joins, ret_pick);
+
+    for (int i = 0; i < n; i++) {
+        ret_pick[i].mem_mib = fit->node->dev[ret_pick[i].dev].mem_mib;
+        ret_pick[i].cores = fit->node->dev[ret_pick[i].dev].cores;
+    }
+    return n;
+}
+
+static int fit_xpu(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick)
+{
+    int n = fit_cards(policy, fit, xpu_joins, ret_pick);
+
+    for (int i = 0; i < n; i++) {
+        ret_pick[i].mem_mib = fit->request->mem_mib;
+        ret_pick[i].cores = fit->request->cores;
+    }
+    return n;
+}
+
+static uint32_t card_bit(const struct gs_device *dev)
+{
+    return dev->index < GS_WINGS_CARDS ? 1u << dev->index : 0;
+}
+
+/* Fragmentation with the pod's cards against that without them. */
+static double score(const struct gs_policy *policy, const struct gs_assignment *a, bool is_spread)
+{
+    const struct gs_group *group = gs_node_group(a->node, policy);
+    uint32_t before = 0, after;
+    bool has_any = false;
+
+    (void)is_spread;
+    if (group == NULL)
+        return 0;
+    for (uint32_t i = group->first; i < group->first + group->n; i++)
+        if (a->node->use[i].slots > 0)
+            before |= card_bit(&a->node->dev[i]);
+    after = before;
+    for (size_t c = 0; c < a->pod->n_containers; c++)
+        for (size_t i = 0; i < a->n_picks[c]; i++) {
+            after |= card_bit(&a->node->dev[a->pick[c][i].dev]);
+            has_any = true;
+        }
+    return has_any ? gs_wings_score(before, after) : 0;
+}
+
+static int annotate(const struct gs_policy *policy, const struct gs_assignment *a,
+                    struct gs_arena *arena, struct gs_pairs *ret)
+{
+    struct gs_str list = {0};
+
+    (void)policy;
+    for (size_t c = 0; c < a->pod->n_containers; c++) {
+        if (a->n_picks[c] > 0)
+            list = (struct gs_str){0}; /* the key holds one list: the last container's */
+        for (size_t i = 0; i < a->n_picks[c]; i++)
+            list = gs_arena_printf(arena, "%.*s%s%u", (int)list.n, list.n > 0 ? list.p : "",
+                                   i > 0 ? "," : "", a->node->dev[a->pick[c][i].dev].index);
+    }
+    if (list.n > 0)
+        (void)gs_pairs_set(ret, arena, GS_STR("BAIDU_COM_DEVICE_IDX"), list);
+    return gs_arena_check(arena); /* says it for all of them */
+}
+
+static const struct gs_policy_ops whole_ops = {
+    .admit = gs_usual_admit,
+    .request = gs_usual_request,
+    .read_node = read_cards,
+    .fit = fit_whole,
+    .score = score,
+    .annotate = annotate,
+};
+
+static const struct gs_policy_ops xpu_ops = {
+    .admit = xpu_admit,
+    .request = xpu_request,
+    .read_node = gs_usual_read_register,
+    .fit = fit_xpu,
+};
+
+static int make(const void *conf, bool is_older, struct gs_arena *arena, struct gs_policies *out,
+                struct gs_err *err)
+{
+    const struct gs_kunlun_conf *c = conf;
+    struct gs_policy *policy = GS_ARENA_ARRAY(arena, 2, struct gs_policy);
+    int rc;
+
+    (void)is_older; /* there is one shape */
+    (void)err;
+    if (policy == NULL)
+        return -ENOMEM;
+    policy[0] = policy[1] = (struct gs_policy){
+        .mem_factor = 1,
+        .quota_factor = 1,
+        .keys = {.use_uuid = GS_STR("hami.io/use-xpu-uuid"),
+                 .nouse_uuid = GS_STR("hami.io/no-use-xpu-uuid")},
+    };
+    policy[0].word = "kunlun";
+    policy[0].ops = &whole_ops;
+    policy[0].names.count = gs_usual_name(arena, c != NULL ? c->count : NULL, "kunlunxin.com/xpu");
+    policy[0].keys.allocated = GS_STR("hami.io/kunlun-allocated");
+    policy[1].word = "XPU";
+    policy[1].ops = &xpu_ops;
+    policy[1].names.count =
+        gs_usual_name(arena, c != NULL ? c->vcount : NULL, "kunlunxin.com/vxpu");
+    policy[1].names.mem =
+        gs_usual_name(arena, c != NULL ? c->vmem : NULL, "kunlunxin.com/vxpu-memory");
+    policy[1].keys.to_allocate = GS_STR("hami.io/xpu-devices-to-allocate");
+    policy[1].keys.allocated = GS_STR("hami.io/xpu-devices-allocated");
+    policy[1].keys.node_register = GS_STR("hami.io/node-register-xpu");
+    policy[1].keys.handshake = GS_STR("hami.io/node-handshake-xpu");
+    policy[1].keys.lock = GS_STR(GS_KEY_NODE_LOCK);
+    rc = gs_arena_check(arena);
+    for (int i = 0; rc == 0 && i < 2; i++)
+        rc = gs_policies_add(out, arena, &policy[i]);
+    return rc;
+}
+
+static const struct cyaml_schema_field fields[] = {
+    CYAML_FIELD_STRING_PTR("resourceCountName", CYAML_FLAG_OPTIONAL, struct gs_kunlun_conf, count,
+                           0, CYAML_UNLIMITED),
+    CYAML_FIELD_STRING_PTR("resourceVCountName", CYAML_FLAG_OPTIONAL, struct gs_kunlun_conf, vcount,
+                           0, CYAML_UNLIMITED),
+    CYAML_FIELD_STRING_PTR("resourceVMemoryName", CYAML_FLAG_OPTIONAL, struct gs_kunlun_conf, vmem,
+                           0, CYAML_UNLIMITED),
+    CYAML_FIELD_END,
+};
+
+static const struct cyaml_schema_value schema = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct gs_kunlun_conf, fields),
+};
+
+const struct gs_policy_section gs_kunlun_section = {
+    .key = "kunlun",
+    .schema = &schema,
+    .make = make,
+};
