@@ -4,6 +4,7 @@
 #include "vendors/awsneuron/policy/awsneuron.h"
 #include "vendors/biren/policy/biren.h"
 #include "vendors/cambricon/policy/cambricon.h"
+#include "vendors/enflame/policy/enflame.h"
 #include "vendors/hygon/policy/hygon.h"
 #include "vendors/iluvatar/policy/iluvatar.h"
 #include "vendors/kunlun/policy/kunlun.h"
@@ -20,6 +21,7 @@ const struct gs_policy_section *const gs_registry_policy[] = {
     &gs_nvidia_section,
     &gs_cambricon_section,
     &gs_hygon_section,
+    &gs_enflame_section,
     &gs_mthreads_section,
     &gs_kunlun_section,
     &gs_awsneuron_section,

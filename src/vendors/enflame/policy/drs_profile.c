@@ -1,0 +1,157 @@
+#include "vendors/enflame/policy/drs_profile.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yyjson.h>
+
+#include "core/size.h"
+#include "model/json_out.h"
+#include "model/register.h"
+
+/* Digits of at most `max` at the front, cut off. */
+static bool cut_number(struct gs_str *s, int32_t max, int32_t *ret)
+{
+    int32_t value = 0;
+    size_t n = 0;
+
+    for (; n < s->n && s->p[n] >= '0' && s->p[n] <= '9'; n++) {
+        value = value * 10 + (s->p[n] - '0');
+        if (value > max)
+            return false;
+    }
+    if (n == 0 || value == 0)
+        return false;
+    *ret = value;
+    *s = (struct gs_str){s->p + n, s->n - n};
+    return true;
+}
+
+static bool read_name(struct gs_str name, struct gs_drs_profile *ret)
+{
+    return cut_number(&name, GS_DRS_SLICES_MAX, &ret->slices) && gs_str_skip(&name, GS_STR("g.")) &&
+           cut_number(&name, 1 << 20, &ret->gb) && gs_str_eq_c(name, "gb");
+}
+
+/* The text of a value that is a text or a whole number; empty where it is neither. */
+static struct gs_str text_of(yyjson_val *v, struct gs_arena *arena)
+{
+    if (yyjson_is_str(v))
+        return gs_arena_str(arena, (struct gs_str){yyjson_get_str(v), yyjson_get_len(v)});
+    if (yyjson_is_uint(v))
+        return gs_arena_printf(arena, "%llu", (unsigned long long)yyjson_get_uint(v));
+    return (struct gs_str){0};
+}
+
+static int smaller_first(const void *a, const void *b)
+{
+    const struct gs_drs_profile *x = a, *y = b;
+
+    if (x->slices != y->slices)
+        return x->slices < y->slices ? -1 : 1;
+    if (x->gb != y->gb)
+        return x->gb < y->gb ? -1 : 1;
+    return 0;
+}
+
+static int read_profiles(yyjson_val *list, struct gs_arena *arena, struct gs_drs_profiles *ret,
+                         struct gs_err *err)
+{
+    struct gs_drs_profile *at;
+    yyjson_obj_iter it;
+    yyjson_val *key;
+
+    if (!yyjson_is_obj(list) || yyjson_obj_size(list) > GS_DRS_PROFILES_MAX)
+        return gs_err_set(err, -EINVAL, "profiles are missing, or are too many");
+    at = GS_ARENA_ARRAY(arena, yyjson_obj_size(list), struct gs_drs_profile);
+    if (at == NULL)
+        return -ENOMEM;
+    *ret = (struct gs_drs_profiles){.at = at};
+    it = yyjson_obj_iter_with(list);
+    while ((key = yyjson_obj_iter_next(&it)) != NULL) {
+        struct gs_drs_profile *p = &at[ret->n];
+
+        p->name = text_of(key, arena);
+        p->id = text_of(yyjson_obj_iter_get_val(key), arena);
+        if (!read_name(p->name, p))
+            continue;
+        ret->max_slices = p->slices > ret->max_slices ? p->slices : ret->max_slices;
+        ret->max_gb = p->gb > ret->max_gb ? p->gb : ret->max_gb;
+        ret->n++;
+    }
+    if (ret->n == 0)
+        return gs_err_set(err, -EINVAL, "no profile is of the form <n>g.<m>gb");
+    qsort(at, ret->n, sizeof(at[0]), smaller_first);
+    return gs_arena_check(arena);
+}
+
+static int read_card(yyjson_val *v, struct gs_arena *arena, struct gs_drs_card *ret,
+                     struct gs_err *err)
+{
+    struct gs_str slices = text_of(yyjson_obj_get(v, "capacity"), arena);
+    uint64_t n;
+
+    ret->index = text_of(yyjson_obj_get(v, "index"), arena);
+    ret->minor = text_of(yyjson_obj_get(v, "minor"), arena);
+    if (!gs_str_is_word(ret->index) || gs_size_parse_u64(slices, &n) != 0 || n > GS_DRS_SLICES_MAX)
+        return gs_err_set(err, -EINVAL, "a device has no index, or an impossible capacity");
+    ret->slices = (int32_t)n;
+    return 0;
+}
+
+static int read_cards(yyjson_val *list, struct gs_arena *arena, const struct gs_drs_card **ret,
+                      size_t *ret_n, struct gs_err *err)
+{
+    size_t n = yyjson_is_arr(list) ? yyjson_arr_size(list) : 0;
+    struct gs_drs_card *card;
+    yyjson_arr_iter it;
+    yyjson_val *v;
+
+    if (n == 0 || n > GS_REGISTER_DEVICES_MAX)
+        return gs_err_set(err, -EINVAL, "devices are missing, or are too many");
+    card = GS_ARENA_ARRAY(arena, n, struct gs_drs_card);
+    if (card == NULL)
+        return -ENOMEM;
+    it = yyjson_arr_iter_with(list);
+    for (size_t i = 0; (v = yyjson_arr_iter_next(&it)) != NULL; i++) {
+        int rc = read_card(v, arena, &card[i], err);
+
+        if (rc < 0)
+            return rc;
+    }
+    *ret = card;
+    *ret_n = n;
+    return gs_arena_check(arena);
+}
+
+int gs_drs_profile_read(struct gs_str text, struct gs_arena *arena, struct gs_drs_profiles *ret,
+                        const struct gs_drs_card **ret_card, size_t *ret_n, struct gs_err *err)
+{
+    yyjson_doc *doc;
+    int rc;
+
+    if (text.n > GS_REGISTER_BYTES_MAX)
+        return gs_err_set(err, -E2BIG, "%zu bytes are too many", text.n);
+    doc = yyjson_read(text.p, text.n, 0);
+    if (doc == NULL)
+        return gs_err_set(err, -EINVAL, "not JSON");
+    rc = read_profiles(yyjson_obj_get(yyjson_doc_get_root(doc), "profiles"), arena, ret, err);
+    if (rc == 0)
+        rc = read_cards(yyjson_obj_get(yyjson_doc_get_root(doc), "devices"), arena, ret_card, ret_n,
+                        err);
+    yyjson_doc_free(doc);
+    return rc;
+}
+
+int32_t gs_drs_profile_cores(const struct gs_drs_profiles *profiles, int32_t slices)
+{
+    return (100 * slices + profiles->max_slices - 1) / profiles->max_slices;
+}
+
+int32_t gs_drs_profile_slices(const struct gs_drs_profiles *profiles, int32_t cores)
+{
+    /* each profile was rounded up by less than one percent of the card: even all together they
+     * stay below a slice too much */
+    return (int32_t)((int64_t)cores * profiles->max_slices / 100);
+}
