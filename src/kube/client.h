@@ -3,7 +3,7 @@
  *
  * All calls and callbacks are on the loop's thread. A call copies what it needs and returns; its
  * callback comes later, exactly once, never before the call returned. Idempotent verbs (get, list,
- * put, merge patch with a resourceVersion, delete) are tried again after transport errors, 429,
+ * put, merge patch, delete) are tried again after transport errors, 429,
  * 500, 502, 503 and 504 with jitter, until the deadline; other verbs only where the server said
  * that it did nothing (429, or 503 with Retry-After) or no connection was made. Retry-After is
  * obeyed. */
@@ -96,7 +96,8 @@ struct gs_kube_client_stats {
 
 /** @config_take  handed over on success (the caller's is zeroed then).
  *  @opt     NULL: all by default.
- *  Owner    caller; release with gs_kube_client_free(): outstanding callbacks are not called. */
+ *  Owner    caller; release with gs_kube_client_free(): outstanding callbacks are not called.
+ *           Not from inside one. */
 GS_WUR int gs_kube_client_new(struct gs_kube_config *config_take, struct gs_loop *loop,
                               const struct gs_kube_client_opt *opt,
                               struct gs_kube_client **ret_client, struct gs_err *err);
@@ -144,19 +145,21 @@ struct gs_kube_binding {
 GS_WUR int gs_kube_client_bind(struct gs_kube_client *client, const struct gs_kube_binding *binding,
                                gs_kube_fn *fn, void *arg, uint64_t *ret_ticket, struct gs_err *err);
 
+/** An object that is to go. */
+struct gs_kube_end {
+    struct gs_str ns, name;
+    struct gs_str uid; /**< refused (-EBUSY) where it is another by now; empty: whichever it is */
+    bool has_grace;    /**< else the object's own */
+    int64_t grace_s;
+};
 /** Evict a pod (policy/v1). -EAGAIN with status 429: a disruption budget does not allow it now;
- *  never repeated by itself.
- *  @uid     precondition, or empty.
- *  @grace_s -1: the pod's own. */
-GS_WUR int gs_kube_client_evict(struct gs_kube_client *client, struct gs_str ns, struct gs_str pod,
-                                struct gs_str uid, int32_t grace_s, gs_kube_fn *fn, void *arg,
-                                struct gs_err *err);
-
-/** Delete an object. uid and grace_s as above; -EBUSY where the UID is another. */
+ *  never repeated by itself. */
+GS_WUR int gs_kube_client_evict(struct gs_kube_client *client, const struct gs_kube_end *end,
+                                gs_kube_fn *fn, void *arg, struct gs_err *err);
 GS_WUR int gs_kube_client_delete(struct gs_kube_client *client,
-                                 const struct gs_kube_resource *resource, struct gs_str ns,
-                                 struct gs_str name, struct gs_str uid, int32_t grace_s,
-                                 gs_kube_fn *fn, void *arg, struct gs_err *err);
+                                 const struct gs_kube_resource *resource,
+                                 const struct gs_kube_end *end, gs_kube_fn *fn, void *arg,
+                                 struct gs_err *err);
 
 void gs_kube_client_stats(const struct gs_kube_client *client, struct gs_kube_client_stats *ret);
 struct gs_loop *gs_kube_client_loop(const struct gs_kube_client *client);

@@ -18,7 +18,8 @@
 #define GS_KUBE_SECRET_MAX ((size_t)1 << 20)
 
 struct gs_kube_env_pair {
-    const char *name, *value;
+    const char *name;
+    const char *line; /**< "NAME=value" */
 };
 
 /** users[].user.exec. Source: client-go credential plugins, client.authentication.k8s.io. */
@@ -81,5 +82,5 @@ GS_WUR int gs_kube_config_load(const struct gs_kube_config_opt *opt, struct gs_k
 /** Only the service account of the pod we run in. -ENOENT outside of a cluster. */
 GS_WUR int gs_kube_config_in_cluster(const struct gs_kube_config_opt *opt,
                                      struct gs_kube_config *ret, struct gs_err *err);
-/** Overwrites secrets, then frees. Accepts NULL and zeroed objects. */
+/** Accepts NULL and zeroed objects. */
 void gs_kube_config_fini(struct gs_kube_config *config);

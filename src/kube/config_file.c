@@ -1,0 +1,211 @@
+#include "kube/config_file.h"
+
+#include <cyaml/cyaml.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "kube/config.h"
+
+#define ENTRIES_MAX 10000
+#define OPTIONAL    (CYAML_FLAG_POINTER_NULL_STR | CYAML_FLAG_OPTIONAL)
+
+/* A scalar of any form, as text: 1 is "1", and the API's booleans are read by us, strictly (the
+ * library takes "maybe" for true). */
+#define TEXT(key, type, member)                                                                    \
+    CYAML_FIELD_STRING_PTR(key, OPTIONAL, struct type, member, 0, CYAML_UNLIMITED)
+#define PART(key, type, member, fields)                                                            \
+    CYAML_FIELD_MAPPING_PTR(key, OPTIONAL, struct type, member, fields)
+#define LIST(key, type, member, entry)                                                             \
+    CYAML_FIELD_SEQUENCE(key, OPTIONAL, struct type, member, entry, 0, ENTRIES_MAX)
+
+static const cyaml_schema_value_t text_entry = {
+    CYAML_VALUE_STRING(CYAML_FLAG_POINTER_NULL, char, 0, CYAML_UNLIMITED)};
+
+static const cyaml_schema_field_t cluster_fields[] = {
+    TEXT("server", gs_kube_file_cluster, server),
+    TEXT("tls-server-name", gs_kube_file_cluster, tls_server_name),
+    TEXT("insecure-skip-tls-verify", gs_kube_file_cluster, insecure),
+    TEXT("certificate-authority", gs_kube_file_cluster, ca_file),
+    TEXT("certificate-authority-data", gs_kube_file_cluster, ca_data),
+    TEXT("proxy-url", gs_kube_file_cluster, proxy_url),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t env_fields[] = {
+    TEXT("name", gs_kube_file_env, name),
+    TEXT("value", gs_kube_file_env, value),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t env_entry = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct gs_kube_file_env, env_fields)};
+
+static const cyaml_schema_field_t exec_fields[] = {
+    TEXT("command", gs_kube_file_exec, command),
+    TEXT("apiVersion", gs_kube_file_exec, api_version),
+    TEXT("installHint", gs_kube_file_exec, install_hint),
+    TEXT("provideClusterInfo", gs_kube_file_exec, wants_cluster),
+    TEXT("interactiveMode", gs_kube_file_exec, interactive),
+    LIST("args", gs_kube_file_exec, args, &text_entry),
+    LIST("env", gs_kube_file_exec, env, &env_entry),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t provider_fields[] = {
+    TEXT("name", gs_kube_file_provider, name),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t user_fields[] = {
+    TEXT("client-certificate", gs_kube_file_user, cert_file),
+    TEXT("client-certificate-data", gs_kube_file_user, cert_data),
+    TEXT("client-key", gs_kube_file_user, key_file),
+    TEXT("client-key-data", gs_kube_file_user, key_data),
+    TEXT("token", gs_kube_file_user, token),
+    TEXT("tokenFile", gs_kube_file_user, token_file),
+    TEXT("username", gs_kube_file_user, user),
+    TEXT("password", gs_kube_file_user, password),
+    TEXT("as", gs_kube_file_user, as),
+    LIST("as-groups", gs_kube_file_user, as_groups, &text_entry),
+    PART("exec", gs_kube_file_user, exec, exec_fields),
+    PART("auth-provider", gs_kube_file_user, provider, provider_fields),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t context_fields[] = {
+    TEXT("cluster", gs_kube_file_context, cluster),
+    TEXT("user", gs_kube_file_context, user),
+    TEXT("namespace", gs_kube_file_context, ns),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_field_t named_cluster_fields[] = {
+    TEXT("name", gs_kube_file_named_cluster, name),
+    PART("cluster", gs_kube_file_named_cluster, cluster, cluster_fields),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t named_cluster_entry = {CYAML_VALUE_MAPPING(
+    CYAML_FLAG_DEFAULT, struct gs_kube_file_named_cluster, named_cluster_fields)};
+
+static const cyaml_schema_field_t named_user_fields[] = {
+    TEXT("name", gs_kube_file_named_user, name),
+    PART("user", gs_kube_file_named_user, user, user_fields),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t named_user_entry = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct gs_kube_file_named_user, named_user_fields)};
+
+static const cyaml_schema_field_t named_context_fields[] = {
+    TEXT("name", gs_kube_file_named_context, name),
+    PART("context", gs_kube_file_named_context, context, context_fields),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t named_context_entry = {CYAML_VALUE_MAPPING(
+    CYAML_FLAG_DEFAULT, struct gs_kube_file_named_context, named_context_fields)};
+
+static const cyaml_schema_field_t file_fields[] = {
+    TEXT("current-context", gs_kube_file, current),
+    LIST("clusters", gs_kube_file, clusters, &named_cluster_entry),
+    LIST("users", gs_kube_file, users, &named_user_entry),
+    LIST("contexts", gs_kube_file, contexts, &named_context_entry),
+    CYAML_FIELD_END,
+};
+static const cyaml_schema_value_t file_value = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER_NULL_STR, struct gs_kube_file, file_fields)};
+
+/* The library tells the cause first, then a backtrace whose first line is the innermost. */
+struct report {
+    char cause[160], place[164];
+    int lines;
+};
+
+static void take_log(cyaml_log_t level, void *ctx, const char *fmt, va_list args)
+{
+    struct report *report = ctx;
+    char line[160];
+    char *text = line, *end;
+
+    if (level < CYAML_LOG_ERROR)
+        return;
+    (void)vsnprintf(line, sizeof(line), fmt, args); /* a cut reason is still a reason */
+    end = strchr(text, '\n');
+    if (end)
+        *end = '\0';
+    if (strncmp(text, "Load: ", 6) == 0)
+        text += 6;
+    while (*text == ' ')
+        text++;
+    if (report->lines == 0)
+        (void)snprintf(report->cause, sizeof(report->cause), "%s", text);
+    else if (report->lines == 2) /* line 1 says "Backtrace:" */
+        (void)snprintf(report->place, sizeof(report->place), " %s", text);
+    report->lines++;
+}
+
+static cyaml_config_t config_of(struct report *report)
+{
+    return (cyaml_config_t){
+        .log_fn = take_log,
+        .log_ctx = report,
+        .mem_fn = cyaml_mem,
+        .log_level = CYAML_LOG_ERROR,
+        .flags = CYAML_CFG_IGNORE_UNKNOWN_KEYS,
+    };
+}
+
+int gs_kube_file_bytes(const char *path, size_t max, struct gs_buf *buf)
+{
+    GS_CLEANUP(gs_file_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    char part[4096];
+    ssize_t got;
+
+    if (fd < 0)
+        return -errno;
+    for (;;) {
+        got = read(fd, part, sizeof(part));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            return gs_buf_check(buf);
+        if (buf->n + (size_t)got > max)
+            return -EFBIG;
+        gs_buf_add(buf, part, (size_t)got);
+    }
+}
+
+int gs_kube_file_read(const char *path, struct gs_kube_file **ret, struct gs_err *err)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
+    struct report report = {0};
+    cyaml_config_t config = config_of(&report);
+    cyaml_data_t *data = NULL;
+    cyaml_err_t got;
+    int rc = gs_kube_file_bytes(path, GS_KUBE_CONFIG_MAX, &text);
+
+    if (rc < 0)
+        return gs_err_set(err, rc, "%s: %s", path, strerror(-rc));
+    got = cyaml_load_data((const uint8_t *)gs_buf_text(&text), text.n, &config, &file_value, &data,
+                          NULL);
+    if (got == CYAML_ERR_OOM)
+        return gs_err_set(err, -ENOMEM, "%s: no memory", path);
+    if (got != CYAML_OK)
+        return gs_err_set(err, -EINVAL, "%s: %s%s", path,
+                          report.cause[0] ? report.cause : cyaml_strerror(got), report.place);
+    *ret = data;
+    return 0;
+}
+
+struct gs_kube_file *gs_kube_file_free(struct gs_kube_file *file)
+{
+    struct report report = {0};
+    cyaml_config_t config = config_of(&report);
+
+    (void)cyaml_free(&config, &file_value, file, 0); /* fails on bad arguments only */
+    return NULL;
+}
