@@ -101,11 +101,9 @@ static int choose_near(const struct gs_policy *p, const struct gs_fit *fit, stru
                        size_t n)
 {
     size_t nums = (size_t)fit->request->nums;
-    int rc = 0;
+    int rc = gs_island_sort(fit->node, network_of, pick, n, fit->arena);
 
     (void)p;
-    if (nums > 1)
-        rc = gs_island_sort(fit->node, network_of, pick, n, fit->arena);
     return rc < 0 ? rc : (int)(n < nums ? n : nums);
 }
 
@@ -150,40 +148,65 @@ static int find_pairs(const struct gs_fit *fit, const struct gs_pick *pick, size
         die[i] = (struct die){fit->node->dev[pick[i].dev].index, i};
     qsort(die, n, sizeof(die[0]), by_index);
     for (size_t i = 0; i + 1 < n; i++)
-        if (die[i].index % 2 == 0 && die[i + 1].index == die[i].index + 1) {
+        if (die[i].index % 2 == 0 && die[i + 1].index == die[i].index + 1)
             pair[n_pairs++] = (struct pair){die[i].at, die[i + 1].at};
-            i++;
-        }
     qsort(pair, (size_t)n_pairs, sizeof(pair[0]), by_best);
     *ret = pair;
     return n_pairs;
 }
 
-/* Dies 2i and 2i+1 are one module: only whole modules go to a container of several dies. */
-static int choose_pairs(const struct gs_policy *p, const struct gs_fit *fit, struct gs_pick *pick,
-                        size_t n)
+static int keep_all(const struct gs_policy *p, const struct gs_fit *fit, struct gs_pick *pick,
+                    size_t n)
 {
-    size_t nums = (size_t)fit->request->nums, got;
-    struct gs_pick *was = GS_ARENA_ARRAY(fit->arena, n, struct gs_pick);
-    struct pair *pair;
-    int n_pairs = find_pairs(fit, pick, n, &pair);
-
     (void)p;
-    if (was == NULL || n_pairs < 0)
+    (void)fit;
+    (void)pick;
+    return (int)n;
+}
+
+/* HAMi's text names the dies of whole modules alone, against the request. Where there is no module
+ * at all, say what became of the dies. */
+static void too_few(const struct gs_fit *fit, int n_pairs, int n)
+{
+    int nums = fit->request->nums;
+    int got = n_pairs < nums / 2 ? 2 * n_pairs : nums - 1;
+
+    if (got > 0)
+        gs_reasons_reset(fit->reasons, (uint32_t)nums);
+    gs_reasons_add(fit->reasons, GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST,
+                   (uint32_t)(got > 0 ? got : n));
+}
+
+/* Dies 2i and 2i+1 are one module: only whole modules go to a container of several dies. */
+static int fit_pairs(const struct gs_policy *policy, const struct gs_fit *fit,
+                     struct gs_pick *ret_pick)
+{
+    static const struct gs_fit_rules all = {.amounts = amounts, .choose = keep_all};
+    struct gs_request one = *fit->request;
+    struct gs_fit look = *fit;
+    struct gs_pick *pick = GS_ARENA_ARRAY(fit->arena, fit->group->n, struct gs_pick);
+    int nums = fit->request->nums, n, n_pairs;
+    struct pair *pair;
+
+    if (pick == NULL)
         return -ENOMEM;
-    got = 2 * (size_t)n_pairs;
-    if (got < nums || nums % 2 != 0) {
-        gs_reasons_reset(fit->reasons, (uint32_t)nums); /* HAMi's text names this alone */
-        gs_reasons_add(fit->reasons, GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST,
-                       (uint32_t)(got < nums ? got : nums - 1));
+    one.nums = 1; /* of whatever fits the modules are chosen */
+    look.request = &one;
+    n = gs_fit_walk(policy, &all, &look, pick);
+    if (n < 0)
+        return n;
+    n_pairs = find_pairs(fit, pick, (size_t)n, &pair);
+    if (n_pairs < 0)
+        return n_pairs;
+    if (n_pairs < nums / 2 || nums % 2 != 0) {
+        too_few(fit, n_pairs, n);
         return -ENOSPC;
     }
-    memcpy(was, pick, n * sizeof(was[0]));
-    for (size_t i = 0; i < nums / 2; i++) {
-        pick[2 * i] = was[pair[i].a];
-        pick[2 * i + 1] = was[pair[i].b];
+    for (int i = 0; i < nums / 2; i++) {
+        ret_pick[2 * i] = pick[pair[i].a];
+        ret_pick[2 * i + 1] = pick[pair[i].b];
     }
-    return (int)nums;
+    return nums;
 }
 
 /* Whether the node's way of sharing suits the pod. */
@@ -204,7 +227,6 @@ int gs_vnpu_fit(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pi
 {
     static const struct gs_fit_rules plain = {.amounts = amounts};
     static const struct gs_fit_rules near = {.amounts = amounts, .choose = choose_near};
-    static const struct gs_fit_rules pairs = {.amounts = amounts, .choose = choose_pairs};
     const struct gs_vnpu_chip *chip = policy->conf;
     const struct facts *facts = fit->group->facts;
     const struct gs_fit_rules *rules = &plain;
@@ -214,8 +236,8 @@ int gs_vnpu_fit(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pi
         return -ENOSPC;
     }
     if (fit->request->nums > 1 && (chip->is_super_pod || strcmp(policy->word, "Ascend910C") == 0))
-        rules = &pairs;
-    else if (strncmp(policy->word, "Ascend910", 9) == 0 && facts->has_networks)
+        return fit_pairs(policy, fit, ret_pick);
+    if (fit->request->nums > 1 && strncmp(policy->word, "Ascend910", 9) == 0 && facts->has_networks)
         rules = &near;
     return gs_fit_walk(policy, rules, fit, ret_pick);
 }
