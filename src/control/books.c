@@ -166,6 +166,7 @@ static int join_parts(struct gs_books *books, struct gs_books_node_entry *node)
     size_t n_dev = 0, n_groups = 0, bytes;
     struct gs_device *dev;
     struct gs_group *group;
+    struct gs_room *room;
     struct gs_use *use;
     char *block;
 
@@ -173,19 +174,26 @@ static int join_parts(struct gs_books *books, struct gs_books_node_entry *node)
         n_dev += p->group.n;
         n_groups++;
     }
-    bytes = n_dev * (sizeof(*dev) + sizeof(*use)) + n_groups * sizeof(*group);
+    bytes = n_dev * (sizeof(*dev) + sizeof(*use)) + n_groups * (sizeof(*group) + sizeof(*room));
     block = calloc(1, bytes > 0 ? bytes : 1);
     if (block == NULL)
         return -ENOMEM;
     dev = (struct gs_device *)(void *)block;
     use = (struct gs_use *)(void *)(dev + n_dev);
     group = (struct gs_group *)(void *)(use + n_dev);
+    room = (struct gs_room *)(void *)(group + n_groups);
     books->n_devices += n_dev - node->node.n_dev;
     books->is_unsorted |= (n_dev > 0) != (node->node.n_dev > 0);
     free(node->view_block);
     node->view_block = block;
     node->use = use;
-    node->node = (struct gs_node){node->node.name, dev, use, n_dev, group, n_groups};
+    node->room = room;
+    node->node = (struct gs_node){.name = node->node.name,
+                                  .dev = dev,
+                                  .use = use,
+                                  .n_dev = n_dev,
+                                  .group = group,
+                                  .n_groups = n_groups};
     n_dev = n_groups = 0;
     for (struct gs_books_part *p = node->part; p != NULL; p = p->next) {
         p->group.first = (uint32_t)n_dev;
@@ -354,7 +362,7 @@ static const struct gs_books_node_entry *entry_of(const struct gs_node *node)
 double gs_books_score(const struct gs_books *books, const struct gs_node *node)
 {
     (void)books;
-    return entry_of(node)->score;
+    return node->score;
 }
 
 size_t gs_books_rank(const struct gs_books *books, const struct gs_node *node)

@@ -83,7 +83,7 @@ void gs_books_quota_gone(struct gs_books *books, struct gs_str ns, struct gs_str
 /** Quota and its use in a namespace, without what pod `but` holds. In the arena. NULL *ret: none.
  */
 GS_WUR int gs_books_quota(struct gs_books *books, struct gs_str ns, struct gs_str but,
-                          struct gs_arena *arena, const struct gs_quota **ret);
+                          struct gs_arena *arena, const struct gs_ns_quota **ret);
 
 struct gs_books_counts {
     size_t nodes, devices, pods, reservations;

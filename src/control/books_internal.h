@@ -52,10 +52,10 @@ struct gs_books_node_entry {
     struct gs_books_part *part; /**< by vendor; NULL: none */
     void *view_block;           /**< the arrays behind `node` */
     struct gs_use *use;
+    struct gs_room *room;
     struct gs_tenant *tenant;
     size_t cap_tenants;
     struct gs_books_list pods;
-    double score;
     size_t rank;
     bool is_there; /**< the API server has it */
     bool is_dirty;

@@ -85,20 +85,12 @@ static int push(struct gs_books *books, struct shares *s, const struct gs_books_
     return 0;
 }
 
-/** How the slots of a pod's grants are to be added up. */
-struct slots {
-    size_t n_init;
-    const bool *is_app;
-    bool inits_done;
-};
-
 static int push_grant(struct gs_books *books, uint32_t policy, const struct gs_grant *grant,
-                      const struct slots *slots, struct shares *s)
+                      const struct gs_slots *slots, struct shares *s)
 {
     struct gs_share_of *of;
     size_t n;
-    int rc = gs_collapse(grant, slots->n_init < grant->n ? slots->n_init : grant->n, slots->is_app,
-                         slots->inits_done, &books->scratch, &of, &n);
+    int rc = gs_collapse(grant, slots, &books->scratch, &of, &n);
 
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = push(books, s,
@@ -130,7 +122,7 @@ static int push_placements(struct gs_books *books, uint32_t policy, struct gs_st
 static int read_shares(struct gs_books *books, const struct gs_books_pod *pod, struct shares *s,
                        struct gs_err *err)
 {
-    struct slots slots = {pod->n_init, NULL, pod->inits_done};
+    struct gs_slots slots = {pod->n_init, NULL, pod->inits_done};
     bool *is_app;
     int rc = 0;
 
@@ -310,7 +302,7 @@ static int shares_of(struct gs_books *books, const struct gs_ask *ask, const str
                      const struct gs_placement *placement, struct shares *s)
 {
     bool *is_app = GS_ARENA_ARRAY(&books->scratch, ask->pod->n_containers + 1, bool);
-    struct slots slots = {ask->pod->n_init, is_app, false};
+    struct gs_slots slots = {ask->pod->n_init, is_app, false};
     int rc = is_app == NULL ? -ENOMEM : 0;
 
     for (size_t c = 0; rc == 0 && c < ask->pod->n_containers; c++)
@@ -318,7 +310,7 @@ static int shares_of(struct gs_books *books, const struct gs_ask *ask, const str
     for (uint32_t i = 0; rc == 0 && i < books->policies->n; i++) {
         struct gs_grant grant;
 
-        if (!ask->asks[i])
+        if (!gs_ask_wants(ask, books->policies->at[i]))
             continue;
         rc = grant_of(books, books->policies->at[i], ask, node, placement, &grant);
         if (rc == 0)
@@ -361,7 +353,7 @@ int gs_books_reserve(struct gs_books *books, const struct gs_pod *pod, const str
     for (size_t i = 0; i < books->policies->n; i++) {
         const struct gs_policy *p = books->policies->at[i];
 
-        if (ask->asks[i] && p->ops->tag != NULL) {
+        if (gs_ask_wants(ask, p) && p->ops->tag != NULL) {
             tag[i] = p->ops->tag(p, pod);
             who.tag = tag;
         }

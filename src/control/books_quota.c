@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "control/books_internal.h"
-#include "model/quota.h"
+#include "model/ns_quota.h"
 
 static struct gs_books_quota_entry **find(struct gs_books_ns_entry *ns, struct gs_str name)
 {
@@ -82,22 +82,22 @@ static int64_t lower(int64_t a, int64_t b)
 }
 
 int gs_books_quota(struct gs_books *books, struct gs_str ns_name, struct gs_str but,
-                   struct gs_arena *arena, const struct gs_quota **ret)
+                   struct gs_arena *arena, const struct gs_ns_quota **ret)
 {
     const struct gs_books_ns_entry *ns = gs_map_find(&books->namespaces, ns_name);
     size_t n = books->policies->n;
-    struct gs_quota_line *line;
-    struct gs_quota *quota;
+    struct gs_ns_quota_line *line;
+    struct gs_ns_quota *quota;
 
     *ret = NULL;
     if (ns == NULL || ns->quota == NULL)
         return 0;
-    line = GS_ARENA_ARRAY(arena, n, struct gs_quota_line);
-    quota = GS_ARENA_NEW(arena, struct gs_quota);
+    line = GS_ARENA_ARRAY(arena, n, struct gs_ns_quota_line);
+    quota = GS_ARENA_NEW(arena, struct gs_ns_quota);
     if (line == NULL || quota == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++)
-        line[i] = (struct gs_quota_line){books->policies->at[i], -1, -1, 0, 0};
+        line[i] = (struct gs_ns_quota_line){books->policies->at[i], -1, -1, 0, 0};
     for (const struct gs_books_quota_entry *q = ns->quota; q != NULL; q = q->next)
         for (size_t i = 0; i < n; i++) {
             line[i].mem_limit = lower(line[i].mem_limit, q->mem_limit[i]);
@@ -108,7 +108,7 @@ int gs_books_quota(struct gs_books *books, struct gs_str ns_name, struct gs_str 
             line[p->share[i].policy].mem_used += p->share[i].mem_mib;
             line[p->share[i].policy].core_used += p->share[i].cores;
         }
-    *quota = (struct gs_quota){line, n};
+    *quota = (struct gs_ns_quota){line, n};
     *ret = quota;
     return 0;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "control/books_internal.h"
-#include "model/order.h"
+#include "model/usage.h"
 
 /* The device of a share; n_dev: none of this node (the card left, the pod stays). */
 static size_t device_of(const struct gs_node *node, const struct gs_policy *policy,
@@ -16,30 +16,6 @@ static size_t device_of(const struct gs_node *node, const struct gs_policy *poli
         if (gs_str_eq(node->dev[group->first + i].id, uuid))
             return group->first + i;
     return node->n_dev;
-}
-
-static void add(const struct gs_policy *policy, const struct gs_device *dev, struct gs_use *use,
-                const struct gs_books_share *share, size_t index)
-{
-    struct gs_pick pick = {.dev = (uint32_t)index,
-                           .mem_mib = share->mem_mib,
-                           .cores = share->cores,
-                           .place_start = share->place_start,
-                           .place_size = share->place_size};
-
-    if (share->slots == 0)
-        return; /* a placement alone: its amounts are in the grant's own share */
-    if (policy->ops->book != NULL) {
-        policy->ops->book(policy, dev, use, &pick);
-        use->slots = (int32_t)(use->slots + share->slots - 1);
-        return;
-    }
-    if (__builtin_add_overflow(use->slots, share->slots, &use->slots))
-        use->slots = INT32_MAX;
-    if (__builtin_add_overflow(use->mem_mib, share->mem_mib, &use->mem_mib))
-        use->mem_mib = INT32_MAX;
-    if (__builtin_add_overflow(use->cores, share->cores, &use->cores))
-        use->cores = INT32_MAX;
 }
 
 static int make_room(struct gs_books_node_entry *node)
@@ -73,8 +49,7 @@ static size_t add_tenants(struct gs_books *books, struct gs_books_node_entry *no
 
             if (device_of(&node->node, policy, share->uuid) != dev)
                 continue;
-            add(policy, &node->node.dev[dev], use, share, dev);
-            node->tenant[n++] = (struct gs_tenant){
+            node->tenant[n] = (struct gs_tenant){
                 .uid = p->uid,
                 .slots = share->slots,
                 .mem_mib = share->mem_mib,
@@ -83,6 +58,7 @@ static size_t add_tenants(struct gs_books *books, struct gs_books_node_entry *no
                 .place_start = share->place_start,
                 .place_size = share->place_size,
             };
+            gs_usage_count(policy, &node->node.dev[dev], use, &node->tenant[n++]);
             use->n_tenants++;
         }
     return n;
@@ -107,6 +83,6 @@ int gs_books_derive(struct gs_books *books, struct gs_books_node_entry *node)
                 policy->ops->audit(policy, &node->node.dev[i], &node->use[i]);
         }
     }
-    node->score = gs_node_score(&node->node);
+    gs_usage_settle(&node->node, node->room);
     return 0;
 }

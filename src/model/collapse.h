@@ -11,10 +11,15 @@ struct gs_share_of {
     int32_t slots, mem_mib, cores;
 };
 
-/** Collapse one vendor's grant. `n_init`: how many of its first slots are init containers that run
- *  one at a time (sidecars counted with the app containers by the caller's mask: `is_app[i]`, NULL:
- *  index >= n_init). `inits_done`: they have all ended well, only app slots count.
- *  ret sorted by UUID, in the arena. 0 or -ENOMEM. Saturates at INT32_MAX. */
-GS_WUR int gs_collapse(const struct gs_grant *grant, size_t n_init, const bool *is_app,
-                       bool inits_done, struct gs_arena *arena, struct gs_share_of **ret,
-                       size_t *ret_n);
+/** Which slots of a grant belong to what. */
+struct gs_slots {
+    size_t n_init;      /**< so many of the first are init containers, which run one at a time */
+    const bool *is_app; /**< [slots] of app containers and sidecars; NULL: those from n_init on */
+    bool inits_done;    /**< the init containers have all ended well: they count no more */
+};
+
+/** Collapse one vendor's grant. An init container counts together with the sidecars before it.
+ *  Shape    ret sorted by UUID (of the card: gs_grant_card()), in the arena.
+ *  Returns  0 or -ENOMEM. Sums stay at INT32_MAX. */
+GS_WUR int gs_collapse(const struct gs_grant *grant, const struct gs_slots *slots,
+                       struct gs_arena *arena, struct gs_share_of **ret, size_t *ret_n);

@@ -13,9 +13,10 @@
 #include "model/pod.h"
 #include "model/reason.h"
 #include "model/request.h"
+#include "model/select.h"
 
 struct gs_policy;
-struct gs_quota;
+struct gs_ns_quota;
 
 /** One device given to one container. */
 struct gs_pick {
@@ -29,7 +30,18 @@ struct gs_pick {
 struct gs_taken {
     const struct gs_policy *policy;
     size_t container;
+    bool is_gone; /**< of an init container that has ended before the later ones start: not beside
+                     them on the card, though it counts for the pod's quota and its grant */
     struct gs_pick pick;
+};
+
+/** What one pod asks of one vendor beside its requests: read once per pod, used for every node. */
+struct gs_wish {
+    struct gs_selection select;
+    bool is_numa_bound; /**< keys.numa_bind is true */
+    bool is_link_bound; /**< keys.link_bind is true */
+    uint32_t tag;       /**< ops->tag() of the pod */
+    const void *own;    /**< of ops->wish(): annotations only this vendor reads; NULL: none */
 };
 
 enum gs_device_order {
@@ -57,18 +69,18 @@ struct gs_fit {
     struct gs_use *use;    /**< [node->n_dev] with what this pod took so far; a scratch copy */
     const uint32_t *order; /**< [group->n] indexes into node->dev, worst first: walk from the end */
     const struct gs_device_policy *policy;
-    bool is_numa_bound;           /**< the vendor's numa-bind annotation holds */
-    const struct gs_taken *taken; /**< by earlier containers of the pod */
+    const struct gs_wish *wish;
+    const struct gs_taken *taken; /**< by earlier containers of the pod, of every vendor */
     size_t n_taken;
-    const struct gs_quota *quota; /**< of the namespace; NULL: none */
-    struct gs_arena *arena;       /**< for scratch */
+    const struct gs_ns_quota *quota; /**< of the namespace; NULL: none */
+    struct gs_arena *arena;          /**< for scratch */
     struct gs_reasons *reasons;
 };
 
 /** Exceptions of a vendor to the shared walk. NULL members: the usual rule. */
 struct gs_fit_rules {
     /** May this device serve this pod at all? GS_REASON_COUNT: yes. Asked after the health check;
-     *  the usual rule is use/nouse type (gs_select_type). */
+     *  the usual rule is gs_select_takes_type(&fit->wish->select, dev->type). */
     enum gs_reason (*type)(const struct gs_policy *p, const struct gs_fit *fit,
                            const struct gs_device *dev);
     /** MiB and cores that a pick on this device takes. The usual: memory or floor(total * pct /
@@ -79,18 +91,34 @@ struct gs_fit_rules {
     enum gs_reason (*last)(const struct gs_policy *p, const struct gs_fit *fit,
                            const struct gs_device *dev, const struct gs_pick *so_far, size_t n,
                            struct gs_pick *pick);
-    /** Cut the collected picks down to the request. Where set the walk collects all that fit and
-     *  then calls this. Returns the number kept, or -ENOSPC (fit->reasons filled). */
+    /** Cores of the device as this pod counts them. The usual: dev->cores (Ascend: 100 for a soft
+     *  split). */
+    int32_t (*cores)(const struct gs_policy *p, const struct gs_fit *fit,
+                     const struct gs_device *dev);
+    /** Cut the collected picks down to the request. Where set, the walk collects all that fit
+     *  (where `collects` is NULL or says so) and calls this when there are at least
+     *  request->nums. Returns the number kept (moved to the front), or -ENOSPC (fit->reasons
+     *  filled). */
     int (*choose)(const struct gs_policy *p, const struct gs_fit *fit, struct gs_pick *pick,
                   size_t n);
-    /** May one container take this device several times (a card in MIG mode beside whole ones on
-     *  the same node)? The walk then stays on it until a question says no. NULL: never. */
-    bool (*takes_again)(const struct gs_device *dev);
+    bool (*collects)(const struct gs_policy *p, const struct gs_fit *fit);
+    /** May one container take this device several times (MIG)? The walk stays on it until some
+     *  check refuses, and a request for more cards than the node has is not refused for its
+     *  number. NULL: never. */
+    bool (*repeats)(const struct gs_policy *p, const struct gs_fit *fit,
+                    const struct gs_device *dev);
     bool checks_quota;
 };
 
-/** Walk the order from its end, ask in HAMi's order, take what serves.
+/** Most picks of one device by one container: MIG has 7 instances. */
+#define GS_FIT_REPEATS_MAX 16
+
+/** Walk the order from its end, ask in HAMi's order, take what serves: health (a closed device
+ *  counts as unhealthy), type, NUMA run, UUID, shares, mutex, amounts, quota, memory, cores,
+ *  exclusive, cores exhausted, last.
  *  Returns  number of picks (= request->nums); -ENOSPC with fit->reasons filled; -ENOMEM.
  *  Threads  pure. */
 GS_WUR int gs_fit_walk(const struct gs_policy *policy, const struct gs_fit_rules *rules,
                        struct gs_fit *fit, struct gs_pick *ret_pick);
+/** Memory that the request takes of this device by the usual rule; 0 where it names none. */
+int32_t gs_fit_mem(const struct gs_request *request, const struct gs_device *dev);

@@ -15,11 +15,17 @@ GS_WUR int gs_device_policy_read(const struct gs_pod *pod, struct gs_str fallbac
 float gs_device_score(const struct gs_device_policy *p, const struct gs_device *dev,
                       const struct gs_use *use, int32_t asked_slots, int32_t asked_cores,
                       int32_t asked_mem_mib);
-/** Does a come before b (is b the better one)? A10 of the spec. Equal: index decides,
- * deterministic. */
-bool gs_device_less(const struct gs_device_policy *p, bool is_numa_bound, const struct gs_device *a,
-                    float score_a, const struct gs_use *use_a, const struct gs_device *b,
-                    float score_b, const struct gs_use *use_b);
+/** A device with its score. */
+struct gs_ranked {
+    const struct gs_device *dev;
+    const struct gs_use *use;
+    float score;
+};
+
+/** Does a come before b (the walk starts at the end: is b the better one)? A10 of the spec. Equal:
+ *  the card's index decides, then the caller's order. */
+bool gs_device_less(const struct gs_device_policy *p, bool is_numa_bound, const struct gs_ranked *a,
+                    const struct gs_ranked *b);
 /** 10 * (slots + cores + memory used over total), over all devices of a node; 0 where a total is 0.
  */
 double gs_node_score(const struct gs_node *node);

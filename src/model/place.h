@@ -4,42 +4,82 @@
 #include "base/arena.h"
 #include "core/cleanup.h"
 #include "model/fit.h"
+#include "model/grant.h"
+#include "model/ns_quota.h"
 #include "model/policy.h"
-#include "model/quota.h"
 
-/** What a pod asks, read once and used for every node. */
+/** One container's request to one vendor. */
+struct gs_ask_line {
+    uint32_t container, policy; /**< indexes into the pod and the table of policies */
+    struct gs_request request;  /**< nums > 0 */
+};
+
+/** What a pod asks of one vendor, all containers together. */
+struct gs_ask_vendor {
+    const struct gs_policy *policy;
+    struct gs_str word;     /**< policy->word */
+    struct gs_request most; /**< of its lines the one with most memory: for gs_place_may() */
+    struct gs_wish wish;
+    uint32_t policy_index;
+};
+
+/** What a pod asks, read once and used for every node.
+ *  Threads  one at a time. */
 struct gs_ask {
     const struct gs_pod *pod;
     const struct gs_policies *policies;
-    struct gs_request *request; /**< [n_containers * policies->n]; nums 0: nothing */
-    bool *asks;                 /**< [policies->n]: any container asks for it */
-    bool asks_any;
+    struct gs_ask_line *line;     /**< in the order of containers, then of the table */
+    size_t n_lines;               /**< 0: the pod asks for nothing of ours */
+    struct gs_ask_vendor *vendor; /**< those asked for, in the order of the table */
+    size_t n_vendors;
     struct gs_device_policy device_policy;
     bool is_node_spread; /**< hami.io/node-scheduler-policy */
-    const struct gs_quota *quota;
+    bool has_scores;     /**< a vendor adds to node scores: they are known only after placing */
+    const struct gs_ns_quota *quota;
 };
 
-/** Returns 0, -EINVAL (err: bad weights), -ENOMEM. */
+struct gs_ask_flags {
+    struct gs_str device_policy, node_policy; /**< of the daemon: "spread", "binpack" */
+    const struct gs_ns_quota *quota;
+};
+
+/** Read a pod. Annotations beat the daemon's flags; the quota is that of the pod's namespace
+ *  without the pod itself, NULL: none.
+ *  Returns  0, -EINVAL (err: bad weights), -ENOMEM.
+ *  Owner    everything in the arena; the pod, the policies and the quota are borrowed. */
 GS_WUR int gs_ask_read(const struct gs_pod *pod, const struct gs_policies *policies,
-                       struct gs_str device_policy, struct gs_str node_policy,
-                       const struct gs_quota *quota, struct gs_arena *arena, struct gs_ask *ret,
+                       const struct gs_ask_flags *flags, struct gs_arena *arena, struct gs_ask *ret,
                        struct gs_err *err);
+/** Read what a pod's annotations say to one vendor: part of gs_ask_read(). 0 or -ENOMEM. */
+GS_WUR int gs_ask_wish(const struct gs_pod *pod, const struct gs_policy *policy,
+                       struct gs_arena *arena, struct gs_wish *ret);
+/** Does any container ask for this vendor? */
+bool gs_ask_wants(const struct gs_ask *ask, const struct gs_policy *policy);
 
 struct gs_placement {
+    const struct gs_node *node;
     struct gs_taken *taken; /**< in the order containers, then vendors of the table */
     size_t n;
-    double score; /**< node score before the pod, plus the vendors' own */
+    double score; /**< node->score (before the pod) plus the vendors' own */
 };
 
-/** Try the pod on a node. Init containers one at a time, app containers together.
- *  Returns  0 and *ret in the arena; -ENOSPC and *reasons of the vendor and container that failed;
- *  -ENOMEM. Threads: pure. */
+/** Try the pod on a node. An init container has the card to itself, but for the sidecars before
+ *  it; app containers and sidecars add up.
+ *  Returns  0 and *ret in the arena; -ENOSPC, *reasons of the vendor and container that failed;
+ *           -ENOMEM.
+ *  Memory   scratch of a few hundred bytes a node in the arena: reset it between nodes.
+ *  Threads  pure; one at a time per ask. */
 GS_WUR int gs_place(const struct gs_ask *ask, const struct gs_node *node, struct gs_arena *arena,
                     struct gs_placement *ret, struct gs_reasons *reasons);
-/** Cheap necessary condition, without allocation: false when gs_place() is sure to fail. */
+/** Cheap necessary condition, without allocation: false when gs_place() is sure to fail. Looks at
+ *  node->room where it is there and not at the cards. */
 bool gs_place_may(const struct gs_ask *ask, const struct gs_node *node);
-/** Annotations of a placement: grants of every vendor (all slots, empty ones too), the vendors'
- * own, hami.io/vgpu-node and vgpu-time. */
-GS_WUR int gs_place_annotate(const struct gs_ask *ask, const struct gs_node *node,
-                             const struct gs_placement *placement, int64_t now_ns,
-                             struct gs_arena *arena, struct gs_pairs *ret);
+/** The grant of one vendor in a placement: one slot per container of the pod, empty ones too. 0 or
+ *  -ENOMEM. */
+GS_WUR int gs_place_grant(const struct gs_ask *ask, const struct gs_placement *placement,
+                          const struct gs_policy *policy, struct gs_arena *arena,
+                          struct gs_grant *ret);
+/** Annotations of a placement: grants of every vendor asked for, the vendors' own,
+ *  hami.io/vgpu-node and vgpu-time. 0 or -ENOMEM. */
+GS_WUR int gs_place_annotate(const struct gs_ask *ask, const struct gs_placement *placement,
+                             int64_t now_ns, struct gs_arena *arena, struct gs_pairs *ret);

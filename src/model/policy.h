@@ -35,12 +35,13 @@ struct gs_names {
 
 /** Annotation keys; empty: none. */
 struct gs_keys {
-    struct gs_str to_allocate, allocated;                     /**< of pods */
+    struct gs_str to_allocate, allocated; /**< of pods */
     struct gs_str placements; /**< of pods: where inside its devices a grant lies (MIG) */
     struct gs_str node_register, handshake;                   /**< of nodes */
     struct gs_str use_uuid, nouse_uuid, use_type, nouse_type; /**< of pods */
-    struct gs_str numa_bind; /**< of pods: Go's true there binds a container's cards to one NUMA
-                                node (gs_fit.is_numa_bound) */
+    struct gs_str use_uuid2, nouse_uuid2;                     /**< second keys; both hold */
+    struct gs_str numa_bind, link_bind; /**< of pods: all cards of a container on one NUMA node,
+                                           linked to each other */
     struct gs_str
         lock; /**< node lock taken at bind where no plugin of ours is there; empty: none */
 };
@@ -49,6 +50,8 @@ struct gs_keys {
 struct gs_assignment {
     const struct gs_pod *pod;
     const struct gs_node *node;
+    const struct gs_group *group; /**< of this vendor on the node */
+    const struct gs_wish *wish;
     const struct gs_pick *const
         *pick;                        /**< [n_containers]: picks of this vendor in that container */
     const size_t *n_picks;            /**< [n_containers] */
@@ -65,6 +68,11 @@ struct gs_policy_ops {
     /** What the container asks for; nums = 0 where nothing or where HAMi drops it. */
     void (*request)(const struct gs_policy *policy, const struct gs_pod *pod, size_t container,
                     struct gs_request *ret);
+    /** Read once per pod what the pod's annotations say to this vendor alone (vgpu-mode, QoS, soft
+     *  split) into *ret, in the arena: gs_wish.own. Called only for pods that ask for the vendor.
+     *  NULL: nothing. 0 or -ENOMEM. */
+    int (*wish)(const struct gs_policy *policy, const struct gs_pod *pod, struct gs_arena *arena,
+                const void **ret);
     /** Devices of a node. 0 and *ret filled (n = 0: none); -EINVAL: unreadable, keep what was
      * known; -ENOENT: this vendor says nothing about the node. Sets ret_dev/ret->n/ret->facts, not
      * first. */
@@ -80,7 +88,8 @@ struct gs_policy_ops {
     int (*fit)(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick);
     /** The shared walk's questions; see gs_fit_walk(). NULL: the usual. */
     const struct gs_fit_rules *rules;
-    /** Add a pick to a device's use. NULL: slots + 1, memory and cores added. */
+    /** Add a pick to a device's use. NULL: slots + 1, memory and cores added. Must come to the
+     *  same when the books ask again about the grant that was written from the pick. */
     void (*book)(const struct gs_policy *policy, const struct gs_device *dev, struct gs_use *use,
                  const struct gs_pick *pick);
     /** All holders of a device have been added up: close it where books and registration do not

@@ -16,13 +16,19 @@ struct yyjson_val;
 typedef int (*gs_register_more)(void *user, struct yyjson_val *element, struct gs_arena *arena,
                                 struct gs_device *dev, struct gs_err *err);
 
+/** The vendor's part of reading; NULL in place of it: none. */
+struct gs_register_own {
+    gs_register_more more; /**< NULL: none */
+    void *user;
+};
+
 #define GS_REGISTER_DEVICES_MAX 4096
 #define GS_REGISTER_BYTES_MAX   (1u << 20)
 
 /** Read an annotation. Text is copied into the arena. Keys of JSON match in any case, unknown ones
  *  are ignored, all are optional; numbers outside int32 and negative indexes are refused.
  *  Returns  0 (n may be 0); -EINVAL with HAMi's text in err where HAMi has one; -E2BIG; -ENOMEM. */
-GS_WUR int gs_register_read(struct gs_str text, gs_register_more more, void *user,
+GS_WUR int gs_register_read(struct gs_str text, const struct gs_register_own *own,
                             struct gs_arena *arena, struct gs_device **ret_dev, size_t *ret_n,
                             struct gs_err *err);
 /** JSON as HAMi v2.8+ writes it: zero values left out, keys in its order. `more` may be NULL. */

@@ -1,21 +1,51 @@
 #pragma once
 /* Selection by the user's lists: use/nouse UUIDs (exact, trimmed) and types (case-insensitive part
- * of the device's type). Blank text: no constraint. A use-list of types of nothing but commas
- * matches no card; a nouse-list of that kind forbids none. */
+ * of the device's type). Blank text: no constraint. A use-list of nothing but commas matches no
+ * card; a nouse-list of that kind forbids none. The lists are read once per pod; a test per card
+ * searches no annotation. */
 
 #include <stdbool.h>
+#include <stddef.h>
 
+#include "base/arena.h"
+#include "core/cleanup.h"
 #include "core/str.h"
 #include "model/pod.h"
 
-bool gs_select_uuid(struct gs_str use, struct gs_str nouse, struct gs_str uuid);
-bool gs_select_type(struct gs_str use, struct gs_str nouse, struct gs_str type);
-/** The same by the pod's annotations; an empty key: no such list. */
-bool gs_select_pod_uuid(const struct gs_pod *pod, struct gs_str use_key, struct gs_str nouse_key,
-                        struct gs_str uuid);
-bool gs_select_pod_type(const struct gs_pod *pod, struct gs_str use_key, struct gs_str nouse_key,
-                        struct gs_str type);
+struct gs_keys;
+
+/** A list as a user wrote it: split at commas, trimmed, blank members left out. */
+struct gs_list {
+    const struct gs_str *at;
+    size_t n;
+    bool is_given; /**< there is text that is not blank: a list without members may be given */
+};
+
+struct gs_select_memo;
+
+/** One pod's lists for one vendor. */
+struct gs_selection {
+    struct gs_list use_uuid, use_uuid2; /**< both must hold the UUID (Kunlun has two keys) */
+    struct gs_list nouse_uuid, nouse_uuid2;
+    struct gs_list use_type, nouse_type;
+    struct gs_select_memo *memo; /**< the last type asked for: cards of a kind follow each other */
+};
+
+/** Split a list in the arena; members are views into `text`. 0 or -ENOMEM. */
+GS_WUR int gs_select_list(struct gs_str text, struct gs_arena *arena, struct gs_list *ret);
+/** Read a vendor's lists of a pod. 0 or -ENOMEM. */
+GS_WUR int gs_select_read(const struct gs_pod *pod, const struct gs_keys *keys,
+                          struct gs_arena *arena, struct gs_selection *ret);
+bool gs_select_takes_uuid(const struct gs_selection *s, struct gs_str uuid);
+/** Threads  one at a time per selection (it remembers the last answer). */
+bool gs_select_takes_type(const struct gs_selection *s, struct gs_str type);
+bool gs_select_has(const struct gs_list *list, struct gs_str word);
+
 /** Go's strconv.ParseBool says true: 1 t T TRUE true True. */
 bool gs_select_is_true(struct gs_str text);
-/** Case-insensitive search (ASCII). */
+/** Case-insensitive search (ASCII). The empty part is everywhere. */
 bool gs_select_contains(struct gs_str text, struct gs_str part);
+/** Case-insensitive equality (ASCII). */
+bool gs_select_eq_fold(struct gs_str a, struct gs_str b);
+/** Without blanks at both ends. */
+struct gs_str gs_select_trim(struct gs_str text);

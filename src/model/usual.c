@@ -80,6 +80,7 @@ int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_
                            struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
                            struct gs_err *err)
 {
+    const struct gs_register_own own = {.more = policy->ops->read_device};
     const struct gs_str *text = gs_pairs_find(node->annotations, policy->keys.node_register);
     struct gs_device *dev = NULL;
     size_t n = 0;
@@ -87,7 +88,7 @@ int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_
 
     if (text == NULL)
         return -ENOENT;
-    rc = gs_register_read(*text, policy->ops->read_device, NULL, arena, &dev, &n, err);
+    rc = gs_register_read(*text, &own, arena, &dev, &n, err);
     if (rc < 0)
         return rc;
     if (n == 0)

@@ -175,6 +175,7 @@ int kit_fit(struct kit *kit, size_t container)
                          .use = kit->fit_use,
                          .order = kit->order,
                          .policy = &kit->device_policy,
+                         .wish = &kit->wish,
                          .taken = kit->taken,
                          .n_taken = kit->n_taken,
                          .arena = &kit->arena,
@@ -182,6 +183,7 @@ int kit_fit(struct kit *kit, size_t container)
     int n;
 
     assert_true(kit->request[container].nums >= 1 && kit->request[container].nums <= KIT_MAX);
+    assert_int_equal(gs_ask_wish(&kit->pod, kit->policy, &kit->arena, &kit->wish), 0);
     gs_reasons_reset(&kit->reasons, kit->group.n);
     n = kit->policy->ops->fit != NULL
             ? kit->policy->ops->fit(kit->policy, &fit, pick)
@@ -191,7 +193,8 @@ int kit_fit(struct kit *kit, size_t container)
     kit->n_picks[container] = (size_t)n;
     for (int i = 0; i < n; i++) {
         book(kit, &pick[i]);
-        kit->taken[kit->n_taken++] = (struct gs_taken){kit->policy, container, pick[i]};
+        kit->taken[kit->n_taken++] =
+            (struct gs_taken){.policy = kit->policy, .container = container, .pick = pick[i]};
     }
     return n;
 }
@@ -219,6 +222,8 @@ static struct gs_assignment assignment(struct kit *kit, const struct gs_pick **p
         pick[i] = kit->pick[i];
     return (struct gs_assignment){.pod = &kit->pod,
                                   .node = &kit->node,
+                                  .group = &kit->group,
+                                  .wish = &kit->wish,
                                   .pick = pick,
                                   .n_picks = kit->n_picks,
                                   .request = kit->request,

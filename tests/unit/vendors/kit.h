@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "model/fit.h"
+#include "model/place.h"
 #include "model/pod.h"
 #include "model/policy.h"
 
@@ -26,6 +27,7 @@ struct kit {
     struct gs_pairs node_annotations, node_labels, capacity;
     struct gs_node node;
     struct gs_group group;
+    struct gs_wish wish;            /**< of the pod, as kit_fit() read it last */
     struct gs_use use[KIT_MAX];     /**< before the pod */
     struct gs_use fit_use[KIT_MAX]; /**< with what kit_fit() chose */
     uint32_t order[KIT_MAX];        /**< as registered, unless the test changes it */

@@ -150,10 +150,9 @@ static int read_node(const struct gs_policy *policy, const struct gs_node_view *
     return 0;
 }
 
-static bool suits_lists(const struct gs_policy *policy, const struct gs_fit *fit, uint32_t at)
+static bool suits_lists(const struct gs_fit *fit, uint32_t at)
 {
-    return gs_select_pod_uuid(fit->pod, policy->keys.use_uuid, policy->keys.nouse_uuid,
-                              fit->node->dev[at].id);
+    return gs_select_takes_uuid(&fit->wish->select, fit->node->dev[at].id);
 }
 
 /* The lowest `wanted` bits of a mask that has that many. */
@@ -169,8 +168,7 @@ static int32_t lowest_bits(int32_t mask, int32_t wanted)
 }
 
 /* Cores of a single device, the last in order that has them. */
-static int fit_one(const struct gs_policy *policy, const struct gs_fit *fit, int32_t wanted,
-                   struct gs_pick *ret_pick)
+static int fit_one(const struct gs_fit *fit, int32_t wanted, struct gs_pick *ret_pick)
 {
     for (uint32_t i = fit->group->n; i > 0; i--) {
         uint32_t at = fit->order[i - 1];
@@ -181,7 +179,7 @@ static int fit_one(const struct gs_policy *policy, const struct gs_fit *fit, int
 
         if (!dev->is_healthy || use->is_closed)
             why = GS_REASON_CARD_NOT_HEALTH;
-        else if (!suits_lists(policy, fit, at))
+        else if (!suits_lists(fit, at))
             why = GS_REASON_CARD_UUID_MISMATCH;
         else if (fit->policy->is_mutex && use->slots > 0)
             why = GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT;
@@ -196,12 +194,12 @@ static int fit_one(const struct gs_policy *policy, const struct gs_fit *fit, int
     return -ENOSPC;
 }
 
-static bool is_free(const struct gs_policy *policy, const struct gs_fit *fit, uint32_t at)
+static bool is_free(const struct gs_fit *fit, uint32_t at)
 {
     const struct gs_use *use = &fit->use[at];
 
     return fit->node->dev[at].is_healthy && !use->is_closed && use->slots <= 0 && use->cores == 0 &&
-           suits_lists(policy, fit, at);
+           suits_lists(fit, at);
 }
 
 /* Where runs of n devices may start: on rings (Inferentia) anywhere, on Trainium's torus only in
@@ -214,8 +212,7 @@ static uint32_t stride_of(const struct facts *facts, uint32_t n)
 }
 
 /* Whole neighbours. read_node() made the group in the order of the indexes. */
-static int fit_run(const struct gs_policy *policy, const struct gs_fit *fit, uint32_t n,
-                   struct gs_pick *ret_pick)
+static int fit_run(const struct gs_fit *fit, uint32_t n, struct gs_pick *ret_pick)
 {
     uint32_t stride = stride_of(fit->group->facts, n);
 
@@ -223,7 +220,7 @@ static int fit_run(const struct gs_policy *policy, const struct gs_fit *fit, uin
          start += stride) {
         uint32_t got = 0;
 
-        while (got < n && is_free(policy, fit, fit->group->first + start + got))
+        while (got < n && is_free(fit, fit->group->first + start + got))
             got++;
         if (got < n)
             continue;
@@ -245,15 +242,16 @@ static int fit_devices(const struct gs_policy *policy, struct gs_fit *fit, struc
     int32_t each = r->form == FORM_DEVICES ? facts->cores : r->cores;
     int64_t wanted = (int64_t)r->nums * each;
 
+    (void)policy; /* the wish has its keys' lists */
     gs_reasons_reset(fit->reasons, fit->group->n);
     if (wanted <= facts->cores)
-        return fit_one(policy, fit, (int32_t)wanted, ret_pick);
+        return fit_one(fit, (int32_t)wanted, ret_pick);
     /* the request was split for devices of two cores; on this node it may be fewer of more */
     if (wanted % facts->cores != 0 || wanted / facts->cores > r->nums) {
         gs_reasons_add(fit->reasons, GS_REASON_MODE_NOT_FIT, fit->group->n);
         return -ENOSPC;
     }
-    return fit_run(policy, fit, (uint32_t)(wanted / facts->cores), ret_pick);
+    return fit_run(fit, (uint32_t)(wanted / facts->cores), ret_pick);
 }
 
 /* Numbers that AWS_NEURON_IDS names for a pick: the device's index, or those of its cores. */

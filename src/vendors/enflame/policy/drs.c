@@ -167,15 +167,15 @@ static const struct gs_drs_profile *profile_for(const struct gs_drs_profiles *pr
     return NULL;
 }
 
-static enum gs_reason question(const struct gs_policy *policy, const struct gs_fit *fit,
-                               uint32_t at, const struct gs_drs_profile *profile)
+static enum gs_reason question(const struct gs_fit *fit, uint32_t at,
+                               const struct gs_drs_profile *profile)
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
 
     if (!dev->is_healthy || use->is_closed)
         return GS_REASON_CARD_NOT_HEALTH;
-    if (!gs_select_pod_uuid(fit->pod, policy->keys.use_uuid, policy->keys.nouse_uuid, dev->id))
+    if (!gs_select_takes_uuid(&fit->wish->select, dev->id))
         return GS_REASON_CARD_UUID_MISMATCH;
     if (fit->policy->is_mutex && use->slots > 0)
         return GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT;
@@ -191,10 +191,11 @@ static int fit_slice(const struct gs_policy *policy, struct gs_fit *fit, struct 
     const struct gs_drs_profiles *profiles = fit->group->facts;
     const struct gs_drs_profile *profile = profile_for(profiles, fit->request);
 
+    (void)policy; /* the wish has its keys' lists */
     gs_reasons_reset(fit->reasons, fit->group->n);
     for (uint32_t i = fit->group->n; i > 0; i--) {
         uint32_t at = fit->order[i - 1];
-        enum gs_reason why = question(policy, fit, at, profile);
+        enum gs_reason why = question(fit, at, profile);
 
         if (why == GS_REASON_COUNT) {
             *ret_pick = (struct gs_pick){

@@ -15,10 +15,6 @@
 #define HALF_MIB    49152
 #define QUARTER_MIB 24576
 
-/* Older keys of the same lists; both must agree. */
-static const struct gs_str baidu_use = {"baidu.com/use-gpuuuid", 21};
-static const struct gs_str baidu_nouse = {"baidu.com/nouse-gpuuuid", 23};
-
 static int32_t rounded(int64_t mem_mib)
 {
     if (mem_mib <= QUARTER_MIB)
@@ -115,16 +111,14 @@ static enum gs_reason xpu_joins(const struct gs_fit *fit, const struct gs_device
     return GS_REASON_COUNT;
 }
 
-static enum gs_reason question(const struct gs_policy *policy, const struct gs_fit *fit,
-                               uint32_t at, joins may_join)
+static enum gs_reason question(const struct gs_fit *fit, uint32_t at, joins may_join)
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
 
     if (!dev->is_healthy || use->is_closed)
         return GS_REASON_CARD_NOT_HEALTH;
-    if (!gs_select_pod_uuid(fit->pod, policy->keys.use_uuid, policy->keys.nouse_uuid, dev->id) ||
-        !gs_select_pod_uuid(fit->pod, baidu_use, baidu_nouse, dev->id))
+    if (!gs_select_takes_uuid(&fit->wish->select, dev->id))
         return GS_REASON_CARD_UUID_MISMATCH;
     return may_join(fit, dev, use);
 }
@@ -136,15 +130,14 @@ struct cards {
 };
 
 /* Positions are indexes as registered, whatever the order of the list is. */
-static bool find_open(const struct gs_policy *policy, const struct gs_fit *fit, joins may_join,
-                      struct cards *ret)
+static bool find_open(const struct gs_fit *fit, joins may_join, struct cards *ret)
 {
     bool is_told = false;
 
     *ret = (struct cards){0};
     for (uint32_t i = 0; i < fit->group->n; i++) {
         uint32_t at = fit->group->first + i, index = fit->node->dev[at].index;
-        enum gs_reason why = question(policy, fit, at, may_join);
+        enum gs_reason why = question(fit, at, may_join);
 
         if (why == GS_REASON_COUNT && index < GS_WINGS_CARDS) {
             ret->at[index] = at;
@@ -157,8 +150,7 @@ static bool find_open(const struct gs_policy *policy, const struct gs_fit *fit, 
     return is_told;
 }
 
-static int fit_cards(const struct gs_policy *policy, struct gs_fit *fit, joins may_join,
-                     struct gs_pick *ret_pick)
+static int fit_cards(struct gs_fit *fit, joins may_join, struct gs_pick *ret_pick)
 {
     struct cards cards;
     uint32_t chosen = 0;
@@ -166,7 +158,7 @@ static int fit_cards(const struct gs_policy *policy, struct gs_fit *fit, joins m
     bool is_told;
 
     gs_reasons_reset(fit->reasons, fit->group->n);
-    is_told = find_open(policy, fit, may_join, &cards);
+    is_told = find_open(fit, may_join, &cards);
     if (gs_wings_choose(cards.open, fit->request->nums, &chosen) < 0) {
         if (!is_told)
             gs_reasons_add(fit->reasons, GS_REASON_NUMA_NOT_FIT, 1);
@@ -179,8 +171,9 @@ static int fit_cards(const struct gs_policy *policy, struct gs_fit *fit, joins m
 
 static int fit_whole(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick)
 {
-    int n = fit_cards(policy, fit, card_joins, ret_pick);
+    int n = fit_cards(fit, card_joins, ret_pick);
 
+    (void)policy; /* the wish has its keys' lists */
     for (int i = 0; i < n; i++) {
         ret_pick[i].mem_mib = fit->node->dev[ret_pick[i].dev].mem_mib;
         ret_pick[i].cores = fit->node->dev[ret_pick[i].dev].cores;
@@ -190,8 +183,9 @@ static int fit_whole(const struct gs_policy *policy, struct gs_fit *fit, struct 
 
 static int fit_xpu(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick)
 {
-    int n = fit_cards(policy, fit, xpu_joins, ret_pick);
+    int n = fit_cards(fit, xpu_joins, ret_pick);
 
+    (void)policy; /* the wish has its keys' lists */
     for (int i = 0; i < n; i++) {
         ret_pick[i].mem_mib = fit->request->mem_mib;
         ret_pick[i].cores = fit->request->cores;
@@ -275,7 +269,9 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .mem_factor = 1,
         .quota_factor = 1,
         .keys = {.use_uuid = GS_STR("hami.io/use-xpu-uuid"),
-                 .nouse_uuid = GS_STR("hami.io/no-use-xpu-uuid")},
+                 .nouse_uuid = GS_STR("hami.io/no-use-xpu-uuid"),
+                 .use_uuid2 = GS_STR("baidu.com/use-gpuuuid"),
+                 .nouse_uuid2 = GS_STR("baidu.com/nouse-gpuuuid")},
     };
     policy[0].word = "kunlun";
     policy[0].ops = &whole_ops;

@@ -1,0 +1,151 @@
+#include "model/select.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "model/policy.h"
+
+struct gs_select_memo {
+    struct gs_str type;
+    bool is_set, answer;
+};
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+struct gs_str gs_select_trim(struct gs_str text)
+{
+    while (text.n > 0 && is_blank(text.p[0])) {
+        text.p++;
+        text.n--;
+    }
+    while (text.n > 0 && is_blank(text.p[text.n - 1]))
+        text.n--;
+    return text;
+}
+
+bool gs_select_eq_fold(struct gs_str a, struct gs_str b)
+{
+    if (a.n != b.n)
+        return false;
+    for (size_t i = 0; i < a.n; i++)
+        if (lower(a.p[i]) != lower(b.p[i]))
+            return false;
+    return true;
+}
+
+bool gs_select_contains(struct gs_str text, struct gs_str part)
+{
+    for (size_t i = 0; i + part.n <= text.n; i++)
+        if (gs_select_eq_fold((struct gs_str){text.p + i, part.n}, part))
+            return true;
+    return false;
+}
+
+bool gs_select_is_true(struct gs_str text)
+{
+    static const char *const words[] = {"1", "t", "T", "TRUE", "true", "True"};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(words); i++)
+        if (gs_str_eq_c(text, words[i]))
+            return true;
+    return false;
+}
+
+int gs_select_list(struct gs_str text, struct gs_arena *arena, struct gs_list *ret)
+{
+    struct gs_list list = {.is_given = gs_select_trim(text).n > 0};
+    struct gs_str rest = text, part, *at;
+    size_t cap = 1;
+
+    if (!list.is_given) {
+        *ret = list;
+        return 0;
+    }
+    for (size_t i = 0; i < text.n; i++)
+        cap += text.p[i] == ',';
+    at = GS_ARENA_ARRAY(arena, cap, struct gs_str);
+    if (at == NULL)
+        return -ENOMEM;
+    while (gs_str_cut(&rest, ',', &part)) {
+        part = gs_select_trim(part);
+        if (part.n > 0)
+            at[list.n++] = part;
+    }
+    list.at = at;
+    *ret = list;
+    return 0;
+}
+
+int gs_select_read(const struct gs_pod *pod, const struct gs_keys *keys, struct gs_arena *arena,
+                   struct gs_selection *ret)
+{
+    struct gs_selection s = {0};
+    const struct {
+        struct gs_str key;
+        struct gs_list *list;
+    } read[] = {
+        {keys->use_uuid, &s.use_uuid},     {keys->use_uuid2, &s.use_uuid2},
+        {keys->nouse_uuid, &s.nouse_uuid}, {keys->nouse_uuid2, &s.nouse_uuid2},
+        {keys->use_type, &s.use_type},     {keys->nouse_type, &s.nouse_type},
+    };
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(read); i++) {
+        int rc = gs_select_list(gs_pod_annotation(pod, read[i].key, NULL), arena, read[i].list);
+
+        if (rc < 0)
+            return rc;
+    }
+    if (s.use_type.is_given || s.nouse_type.is_given) {
+        s.memo = GS_ARENA_NEW(arena, struct gs_select_memo);
+        if (s.memo == NULL)
+            return -ENOMEM;
+    }
+    *ret = s;
+    return 0;
+}
+
+bool gs_select_has(const struct gs_list *list, struct gs_str word)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (gs_str_eq(list->at[i], word))
+            return true;
+    return false;
+}
+
+bool gs_select_takes_uuid(const struct gs_selection *s, struct gs_str uuid)
+{
+    return !(s->use_uuid.is_given && !gs_select_has(&s->use_uuid, uuid)) &&
+           !(s->use_uuid2.is_given && !gs_select_has(&s->use_uuid2, uuid)) &&
+           !gs_select_has(&s->nouse_uuid, uuid) && !gs_select_has(&s->nouse_uuid2, uuid);
+}
+
+static bool has_part_of(const struct gs_list *list, struct gs_str type)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (gs_select_contains(type, list->at[i]))
+            return true;
+    return false;
+}
+
+bool gs_select_takes_type(const struct gs_selection *s, struct gs_str type)
+{
+    bool answer;
+
+    if (!s->use_type.is_given && !s->nouse_type.is_given)
+        return true;
+    if (s->memo != NULL && s->memo->is_set && gs_str_eq(s->memo->type, type))
+        return s->memo->answer;
+    answer = !(s->use_type.is_given && !has_part_of(&s->use_type, type)) &&
+             !has_part_of(&s->nouse_type, type);
+    if (s->memo != NULL)
+        *s->memo = (struct gs_select_memo){type, true, answer};
+    return answer;
+}
