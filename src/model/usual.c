@@ -2,9 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
-#include <strings.h>
-#include <yyjson.h>
 
 #include "model/amount.h"
 
@@ -96,20 +93,6 @@ int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_
     *ret_dev = dev;
     ret->n = (uint32_t)n;
     return 0;
-}
-
-struct yyjson_val *gs_usual_custominfo(struct yyjson_val *element)
-{
-    static const char key[] = "custominfo";
-    yyjson_val *found = NULL, *name, *value;
-    size_t i, max;
-
-    yyjson_obj_foreach(element, i, max, name, value)
-    {
-        if (yyjson_get_len(name) == strlen(key) && strcasecmp(yyjson_get_str(name), key) == 0)
-            found = value; /* the last one counts, as in Go */
-    }
-    return found;
 }
 
 int gs_usual_read_capacity(const struct gs_policy *policy, const struct gs_node_view *node,

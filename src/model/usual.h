@@ -48,9 +48,6 @@ void gs_usual_request(const struct gs_policy *policy, const struct gs_pod *pod, 
 GS_WUR int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_view *node,
                                   struct gs_arena *arena, struct gs_device **ret_dev,
                                   struct gs_group *ret, struct gs_err *err);
-/** What a plugin adds of its own to a register element ("custominfo", in any case); NULL: nothing.
- *  Its members keep their case. */
-struct yyjson_val *gs_usual_custominfo(struct yyjson_val *element);
 
 /** Devices of a vendor that registers nothing: one for each whole one of the node's capacity of
  *  names.count.

@@ -129,6 +129,7 @@ static const struct chip_conf chart[] = {
 static const struct gs_policy_ops ops = {
     .admit = gs_vnpu_admit,
     .request = gs_usual_request,
+    .wish = gs_vnpu_wish,
     .read_node = gs_vnpu_read_node,
     .read_device = gs_vnpu_read_device,
     .fit = gs_vnpu_fit,

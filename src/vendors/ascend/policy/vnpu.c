@@ -61,7 +61,7 @@ static struct gs_str list_devices(const struct gs_vnpu_chip *chip, const struct 
     yyjson_alc alc = gs_json_out_alc(arena);
     yyjson_mut_doc *doc = yyjson_mut_doc_new(&alc);
     yyjson_mut_val *list = doc != NULL ? yyjson_mut_arr(doc) : NULL;
-    bool is_soft = gs_vnpu_is_soft(a->pod);
+    bool is_soft = a->wish->own != NULL;
 
     if (list == NULL)
         return (struct gs_str){0};

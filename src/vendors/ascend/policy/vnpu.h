@@ -45,9 +45,12 @@ bool gs_vnpu_is_soft(const struct gs_pod *pod);
 /** The mode is one that we know: none, or hami-core. 0 or -EINVAL with a text for the user. */
 GS_WUR int gs_vnpu_check_mode(const struct gs_pod *pod, struct gs_err *err);
 
-/* Entries of gs_policy_ops and gs_fit_rules, as said there. */
+/* Entries of gs_policy_ops, as said there. gs_wish.own: NULL where the pod is to be held by
+ * templates, else it wants a soft split. */
 int gs_vnpu_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
                   struct gs_err *err);
+int gs_vnpu_wish(const struct gs_policy *policy, const struct gs_pod *pod, struct gs_arena *arena,
+                 const void **ret);
 int gs_vnpu_read_device(void *user, struct yyjson_val *element, struct gs_arena *arena,
                         struct gs_device *dev, struct gs_err *err);
 int gs_vnpu_read_node(const struct gs_policy *policy, const struct gs_node_view *node,

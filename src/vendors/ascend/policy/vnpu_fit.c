@@ -1,9 +1,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yyjson.h>
 
 #include "model/island.h"
+#include "model/json.h"
 #include "model/usual.h"
 #include "vendors/ascend/policy/vnpu.h"
 
@@ -31,7 +31,7 @@ static bool network_of(const struct gs_device *dev, int32_t *ret)
 int gs_vnpu_read_device(void *user, struct yyjson_val *element, struct gs_arena *arena,
                         struct gs_device *dev, struct gs_err *err)
 {
-    yyjson_val *id = yyjson_obj_get(gs_usual_custominfo(element), "NetworkID");
+    yyjson_val *id = yyjson_obj_get(gs_json_get(element, "custominfo"), "NetworkID");
     struct network *network;
     double number = yyjson_get_num(id); /* 0 where it is none */
 
@@ -75,6 +75,15 @@ int gs_vnpu_read_node(const struct gs_policy *policy, const struct gs_node_view 
     return 0;
 }
 
+int gs_vnpu_wish(const struct gs_policy *policy, const struct gs_pod *pod, struct gs_arena *arena,
+                 const void **ret)
+{
+    (void)policy;
+    (void)arena;
+    *ret = gs_vnpu_is_soft(pod) ? "hami-core" : NULL;
+    return 0;
+}
+
 /* Hard mode gives what the driver can cut, also to pods that admission never saw. */
 static enum gs_reason amounts(const struct gs_policy *p, const struct gs_fit *fit,
                               const struct gs_device *dev, struct gs_pick *pick)
@@ -86,7 +95,7 @@ static enum gs_reason amounts(const struct gs_policy *p, const struct gs_fit *fi
     pick->cores = r->cores > 100 ? 100 : r->cores;
     pick->mem_mib = r->mem_mib > 0 ? r->mem_mib : dev->mem_mib;
     pick->profile = (struct gs_str){0};
-    if (r->mem_mib == 0 || gs_vnpu_is_soft(fit->pod))
+    if (r->mem_mib == 0 || fit->wish->own != NULL)
         return GS_REASON_COUNT;
     mib = gs_vnpu_trim(p->conf, r->mem_mib, &templ);
     if (mib < 0)
@@ -100,11 +109,10 @@ static enum gs_reason amounts(const struct gs_policy *p, const struct gs_fit *fi
 static int choose_near(const struct gs_policy *p, const struct gs_fit *fit, struct gs_pick *pick,
                        size_t n)
 {
-    size_t nums = (size_t)fit->request->nums;
     int rc = gs_island_sort(fit->node, network_of, pick, n, fit->arena);
 
     (void)p;
-    return rc < 0 ? rc : (int)(n < nums ? n : nums);
+    return rc < 0 ? rc : fit->request->nums;
 }
 
 struct die {
@@ -215,7 +223,7 @@ static bool suits(const struct gs_vnpu_chip *chip, const struct gs_fit *fit)
     const struct facts *facts = fit->group->facts;
     const struct gs_vnpu_template *templ = NULL;
 
-    if (gs_vnpu_is_soft(fit->pod))
+    if (fit->wish->own != NULL)
         return facts->is_soft;
     if (!facts->is_soft || chip->mixes_on_soft || fit->request->mem_mib == 0)
         return true;

@@ -2,9 +2,9 @@
 
 #include <cyaml/cyaml.h>
 #include <errno.h>
-#include <yyjson.h>
 
 #include "model/island.h"
+#include "model/json.h"
 #include "model/usual.h"
 
 /* Names and rules: HAMi v2.10. Whole cards and dies are shared by count alone. Where the plugin
@@ -42,7 +42,7 @@ static bool aic_of(const struct gs_device *dev, int32_t *ret)
 static int read_device(void *user, struct yyjson_val *element, struct gs_arena *arena,
                        struct gs_device *dev, struct gs_err *err)
 {
-    yyjson_val *info = gs_usual_custominfo(element);
+    yyjson_val *info = gs_json_get(element, "custominfo");
     yyjson_val *strategy = yyjson_obj_get(info, "DeviceStrategy");
     yyjson_val *aic = yyjson_obj_get(info, "AIC");
     struct die *die;
@@ -100,16 +100,19 @@ static enum gs_reason last(const struct gs_policy *p, const struct gs_fit *fit,
     return GS_REASON_COUNT;
 }
 
+static bool collects(const struct gs_policy *p, const struct gs_fit *fit)
+{
+    (void)p;
+    return offers_dies(fit->node, fit->group);
+}
+
 static int choose(const struct gs_policy *p, const struct gs_fit *fit, struct gs_pick *pick,
                   size_t n)
 {
-    size_t nums = (size_t)fit->request->nums;
-    int rc = 0;
+    int rc = gs_island_sort(fit->node, aic_of, pick, n, fit->arena);
 
     (void)p;
-    if (offers_dies(fit->node, fit->group))
-        rc = gs_island_sort(fit->node, aic_of, pick, n, fit->arena);
-    return rc < 0 ? rc : (int)(n < nums ? n : nums);
+    return rc < 0 ? rc : fit->request->nums;
 }
 
 static double score(const struct gs_policy *policy, const struct gs_assignment *a, bool is_spread)
@@ -123,7 +126,12 @@ static double score(const struct gs_policy *policy, const struct gs_assignment *
     return sum;
 }
 
-static const struct gs_fit_rules rules = {.amounts = amounts, .last = last, .choose = choose};
+static const struct gs_fit_rules rules = {
+    .amounts = amounts,
+    .last = last,
+    .collects = collects,
+    .choose = choose,
+};
 static const struct gs_policy_ops ops = {
     .admit = gs_usual_admit,
     .request = gs_usual_request,
