@@ -198,6 +198,12 @@ static bool pay(const struct launch *l, const struct gs_limiter_view *view)
     return paid;
 }
 
+/** When to look again for the end of something that has lasted `ns`: at most a sixteenth late. */
+static uint64_t look_again_ns(uint64_t ns)
+{
+    return ns / 16 < DEFER_NS ? DEFER_NS : ns / 16;
+}
+
 /** May the launch go, at the head of its process? False: why not, and when to look again. */
 static bool attempt(struct launch *l, uint64_t now, enum gs_wait_reason *ret_why, uint64_t *ret_ns)
 {
@@ -219,8 +225,10 @@ static bool attempt(struct launch *l, uint64_t now, enum gs_wait_reason *ret_why
     tokens = gs_bucket_refill(&gs_self.device[l->dev].bucket, view.share_bp, now, owed);
     if (view.share_bp == GS_SHARE_ALL_BP)
         return pay(l, &view);
-    if (!ours)
-        tokens -= (int64_t)owed; /* our own is bounded by the vendor */
+    /* Nobody goes into debt beside a launch of unknown length: what it owes so far and the whole of
+     * this one must be at hand. Our own is bounded by the vendor. */
+    if (owed > 0 && !ours)
+        tokens -= (int64_t)(owed + l->cost_ns);
     if (tokens > 0 && gs_order_must_defer(l->dev, l->start_ns, l->open_ns, now)) {
         if (l->open_ns == 0)
             l->open_ns = now;
@@ -230,15 +238,15 @@ static bool attempt(struct launch *l, uint64_t now, enum gs_wait_reason *ret_why
     }
     if (tokens > 0 && l->unknown && !gs_order_try_trial(l->dev, now)) {
         *ret_why = GS_WAIT_QUEUE;
-        *ret_ns = DEFER_NS;
+        *ret_ns = look_again_ns(owed);
         return false;
     }
     if (tokens > 0 && pay(l, &view))
         return true;
     l->open_ns = 0;
     *ret_why = (view.flags & GS_BOARD_YIELD) != 0 ? GS_WAIT_PRIORITY : GS_WAIT_SHARE;
-    *ret_ns =
-        owed > 0 && !ours ? DEFER_NS : gs_bucket_wait_ns(tokens > 0 ? 0 : tokens, view.share_bp);
+    *ret_ns = owed > 0 && !ours ? look_again_ns(owed)
+                                : gs_bucket_wait_ns(tokens > 0 ? 0 : tokens, view.share_bp);
     return false;
 }
 

@@ -167,24 +167,27 @@ static uint32_t trial_slot(uint64_t trial)
     return (uint32_t)(trial & ((1u << GS_LEDGER_TRIAL_BITS) - 1));
 }
 
-/** Since when the process that the word names is at it; UINT64_MAX: nobody is, or it had its time.
- */
-static uint64_t trial_since_us(uint64_t trial, uint64_t now_ns)
+/** For how long the process that the word names has been at it; UINT64_MAX: nobody is, or it had
+ * its time. Who asks may have looked at the clock before that process began: it has only begun. */
+static uint64_t trial_age_us(uint64_t trial, uint64_t now_ns)
 {
     uint64_t since = trial >> GS_LEDGER_TRIAL_BITS, now_us = now_ns / 1000;
+    uint64_t age = since > now_us ? 0 : now_us - since;
+    uint64_t ahead = since > now_us ? since - now_us : 0;
 
-    if (trial_slot(trial) == 0 || since > now_us || now_us - since > GS_ORDER_TRIAL_NS / 1000)
+    if (trial_slot(trial) == 0 || age > GS_ORDER_TRIAL_NS / 1000 ||
+        ahead > GS_ORDER_TRIAL_NS / 1000)
         return UINT64_MAX;
-    return since;
+    return age;
 }
 
 uint64_t gs_order_trial_ns(uint32_t dev, uint64_t now_ns, bool *ret_ours)
 {
     uint64_t trial = gs_atomic_load(&gs_self.device[dev].trial, __ATOMIC_RELAXED);
-    uint64_t since = trial_since_us(trial, now_ns);
+    uint64_t age = trial_age_us(trial, now_ns);
 
     *ret_ours = trial_slot(trial) == gs_self.slot + 1;
-    return since == UINT64_MAX ? 0 : now_ns - since * 1000;
+    return age == UINT64_MAX ? 0 : age * 1000 + 1;
 }
 
 bool gs_order_try_trial(uint32_t dev, uint64_t now_ns)
@@ -195,7 +198,7 @@ bool gs_order_try_trial(uint32_t dev, uint64_t now_ns)
 
     for (;;) {
         /* ours keeps its time: who launches nothing but unknown kernels gives way in the end */
-        if (trial_since_us(seen, now_ns) != UINT64_MAX)
+        if (trial_age_us(seen, now_ns) != UINT64_MAX)
             return trial_slot(seen) == self->slot + 1;
         if (gs_atomic_cas(word, &seen, now_ns / 1000 << GS_LEDGER_TRIAL_BITS | (self->slot + 1),
                           __ATOMIC_ACQ_REL))

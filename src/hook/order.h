@@ -46,7 +46,7 @@ void gs_order_end_trial(uint32_t dev);
  * @ret_ours it is this process's own. */
 uint64_t gs_order_trial_ns(uint32_t dev, uint64_t now_ns, bool *ret_ours);
 /** A process that is stopped, or does not look, holds up the first launches of others so long. */
-#define GS_ORDER_TRIAL_NS 4000000000u
+#define GS_ORDER_TRIAL_NS UINT64_C(4000000000)
 
 /** A quantum of waiting has passed: look for dead mates, where one has something at stake. */
 void gs_order_reap(uint64_t now_ns);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "hook/limiter.h"
+#include "hook/self.h"
 #include "slice.h"
 
 /* The queue of a process's threads, for threads that leave it without a word. */
@@ -105,13 +106,53 @@ static void test_the_queue_begins_anew(void **state)
     assert_int_equal(gs_order_enter(0), 0);
 }
 
+static void set_trial(uint32_t slot, uint64_t since_ns)
+{
+    gs_self.device[0].trial = since_ns / 1000 << GS_LEDGER_TRIAL_BITS | (slot + 1);
+}
+
+/** Who looked at the clock before another process took the turn comes after it all the same. */
+static void test_a_trial_is_not_overtaken_by_an_old_look_at_the_clock(void **state)
+{
+    bool ours = true;
+
+    (void)state;
+    set_trial(gs_self.slot + 1, START + 5000000);
+    assert_false(gs_order_try_trial(0, START));
+    assert_int_not_equal(gs_order_trial_ns(0, START, &ours), 0);
+    assert_false(ours);
+    /* one that has only begun counts too */
+    assert_int_not_equal(gs_order_trial_ns(0, START + 5000000, &ours), 0);
+    assert_false(gs_order_try_trial(0, START + 5000000 + GS_ORDER_TRIAL_NS));
+}
+
+/** Had its time, or of another boot. */
+static void test_a_stale_trial_is_taken_over(void **state)
+{
+    bool ours;
+
+    (void)state;
+    set_trial(gs_self.slot + 1, START);
+    assert_int_equal(gs_order_trial_ns(0, START + GS_ORDER_TRIAL_NS + 1000, &ours), 0);
+    assert_true(gs_order_try_trial(0, START + GS_ORDER_TRIAL_NS + 1000));
+    set_trial(gs_self.slot + 1, START + 2 * GS_ORDER_TRIAL_NS);
+    assert_true(gs_order_try_trial(0, START));
+    assert_true(gs_order_try_trial(0, START + 1000)); /* ours still */
+    gs_order_end_trial(0);
+    assert_int_equal(gs_order_trial_ns(0, START + 2000, &ours), 0);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_one_after_the_other),         TEST(test_a_ticket_left_is_taken_up_again),
-        TEST(test_a_ticket_passed_over_is_not), TEST(test_a_ticket_of_another_card_is_not),
+        TEST(test_one_after_the_other),
+        TEST(test_a_ticket_left_is_taken_up_again),
+        TEST(test_a_ticket_passed_over_is_not),
+        TEST(test_a_ticket_of_another_card_is_not),
         TEST(test_the_queue_begins_anew),
+        TEST(test_a_trial_is_not_overtaken_by_an_old_look_at_the_clock),
+        TEST(test_a_stale_trial_is_taken_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,6 +149,9 @@ static void keep_window(const struct gs_launch *l)
             __atomic_store_n(until, now + IMPATIENCE_NS, __ATOMIC_RELAXED);
             return;
         }
+        /* a length that is not known yet: seen to end a sixteenth late at most */
+        if (excess < (now - start) / 16)
+            excess = (now - start) / 16;
         excess = excess < NAP_LEAST_NS ? NAP_LEAST_NS : excess > NAP_MOST_NS ? NAP_MOST_NS : excess;
         gs_limiter_pause(l->dev, excess, GS_WAIT_QUEUE, l->what);
     }
