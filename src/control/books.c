@@ -359,15 +359,8 @@ static const struct gs_books_node_entry *entry_of(const struct gs_node *node)
                                                                        node));
 }
 
-double gs_books_score(const struct gs_books *books, const struct gs_node *node)
+size_t gs_books_rank(const struct gs_node *node)
 {
-    (void)books;
-    return node->score;
-}
-
-size_t gs_books_rank(const struct gs_books *books, const struct gs_node *node)
-{
-    (void)books;
     return entry_of(node)->rank;
 }
 

@@ -53,25 +53,32 @@ void gs_books_node_mute(struct gs_books *books, struct gs_str name, const struct
 int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, struct gs_err *err);
 void gs_books_pod_gone(struct gs_books *books, struct gs_str uid);
 
-/** Remember a decision until `until_ms`; replaces an earlier one of this pod. */
-GS_WUR int gs_books_reserve(struct gs_books *books, const struct gs_pod *pod,
-                            const struct gs_node *node, const struct gs_placement *placement,
-                            const struct gs_ask *ask, int64_t until_ms);
+/** Remember a decision until `until_ms`, with the annotations that its Binding will carry; replaces
+ *  an earlier one of this pod. 0; -EEXIST the pod is bound; -ENOMEM. */
+GS_WUR int gs_books_reserve(struct gs_books *books, const struct gs_ask *ask,
+                            const struct gs_placement *placement,
+                            const struct gs_pairs *annotations, int64_t until_ms);
 /** Give a reservation up; a bound pod keeps its grant. False: there was none. */
 bool gs_books_release(struct gs_books *books, struct gs_str uid);
-/** Node and lease of a pod's reservation; false: none. The view is valid until the next change. */
-bool gs_books_reserved(const struct gs_books *books, struct gs_str uid, struct gs_str *ret_node,
-                       int64_t *ret_until_ms);
+struct gs_books_reservation {
+    struct gs_str ns, name, node;
+    struct gs_pairs annotations;
+    int64_t until_ms;
+};
+/** A pod's reservation; false: none. The views are valid until the next change. */
+bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,
+                       struct gs_books_reservation *ret);
+/** A Binding is on its way: the reservation lasts at least until then. */
+void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_ms);
 /** Give up every reservation whose lease has ended; number of them. */
 size_t gs_books_expire(struct gs_books *books, int64_t now_ms);
 
 /** A node with its use of this moment; NULL: not known, or it has no devices. Valid until the next
  *  change. */
 const struct gs_node *gs_books_node(struct gs_books *books, struct gs_str name);
-/** gs_node_score() of a node that gs_books_node() gave; kept, not computed again. */
-double gs_books_score(const struct gs_books *books, const struct gs_node *node);
-/** Place of the node's name among all, for ties: the same on every replica. */
-size_t gs_books_rank(const struct gs_books *books, const struct gs_node *node);
+/** Place of the name of a node that gs_books_node() gave among all, for ties: the same on every
+ *  replica. */
+size_t gs_books_rank(const struct gs_node *node);
 /** Walk over nodes with devices, by name; *pos starts at 0; NULL at the end. */
 const struct gs_node *gs_books_next(struct gs_books *books, size_t *pos);
 

@@ -42,8 +42,9 @@ struct gs_books_pod_entry {
     uint32_t n_shares;
     uint32_t *tag; /**< [n policies] or NULL */
     int32_t priority;
-    bool is_reservation; /**< not (yet) confirmed by the API server */
-    int64_t until_ms;    /**< end of the reservation's lease */
+    bool is_reservation;         /**< not (yet) confirmed by the API server */
+    int64_t until_ms;            /**< end of the reservation's lease */
+    struct gs_pairs annotations; /**< of a reservation: what its Binding carries */
 };
 
 struct gs_books_node_entry {

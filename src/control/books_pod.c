@@ -168,21 +168,30 @@ struct who {
     int32_t priority;
     bool is_reservation;
     int64_t until_ms;
+    const struct gs_pairs *annotations; /**< NULL: none */
 };
+
+static size_t entry_bytes(const struct who *who, const struct shares *s, size_t n_tags)
+{
+    size_t bytes = sizeof(struct gs_books_pod_entry) + s->n * sizeof(struct gs_books_share) +
+                   n_tags * sizeof(uint32_t) + who->uid.n + who->name.n + 2;
+
+    for (size_t i = 0; i < s->n; i++)
+        bytes += s->at[i].uuid.n + 1;
+    for (size_t i = 0; who->annotations != NULL && i < who->annotations->n; i++)
+        bytes += sizeof(struct gs_pair) + who->annotations->at[i].key.n +
+                 who->annotations->at[i].value.n + 2;
+    return bytes;
+}
 
 /* One block for the entry, its shares, notes and text: tens of thousands of them are kept. */
 static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struct who *who,
                                              const struct shares *s)
 {
     size_t n_tags = who->tag != NULL ? books->policies->n : 0;
-    size_t bytes = sizeof(struct gs_books_pod_entry) + s->n * sizeof(struct gs_books_share) +
-                   n_tags * sizeof(uint32_t) + who->uid.n + who->name.n + 2;
-    struct gs_books_pod_entry *pod;
+    struct gs_books_pod_entry *pod = calloc(1, entry_bytes(who, s, n_tags));
     char *at;
 
-    for (size_t i = 0; i < s->n; i++)
-        bytes += s->at[i].uuid.n + 1;
-    pod = calloc(1, bytes);
     if (pod == NULL)
         return NULL;
     pod->in_ns = gs_books_ns_entry(books, who->ns);
@@ -193,8 +202,19 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
         return NULL;
     }
     pod->share = (struct gs_books_share *)(void *)(pod + 1);
-    pod->tag = n_tags > 0 ? (uint32_t *)(void *)(pod->share + s->n) : NULL;
-    at = (char *)(pod->share + s->n) + n_tags * sizeof(uint32_t);
+    at = (char *)(pod->share + s->n);
+    if (who->annotations != NULL) {
+        pod->annotations = (struct gs_pairs){.at = (struct gs_pair *)(void *)at,
+                                             .n = who->annotations->n,
+                                             .cap = who->annotations->n};
+        at = (char *)(pod->annotations.at + pod->annotations.n);
+    }
+    pod->tag = n_tags > 0 ? (uint32_t *)(void *)at : NULL;
+    at += n_tags * sizeof(uint32_t);
+    for (size_t i = 0; i < pod->annotations.n; i++) {
+        pod->annotations.at[i].key = keep(&at, who->annotations->at[i].key);
+        pod->annotations.at[i].value = keep(&at, who->annotations->at[i].value);
+    }
     for (size_t i = 0; i < s->n; i++) {
         pod->share[i] = s->at[i];
         pod->share[i].uuid = keep(&at, s->at[i].uuid);
@@ -274,31 +294,7 @@ void gs_books_pod_gone(struct gs_books *books, struct gs_str uid)
 
 /* ---- reservations ---- */
 
-/* A placement as the grant that it will become, one vendor at a time. */
-static int grant_of(struct gs_books *books, const struct gs_policy *policy,
-                    const struct gs_ask *ask, const struct gs_node *node,
-                    const struct gs_placement *placement, struct gs_grant *ret)
-{
-    ret->n = ask->pod->n_containers;
-    ret->slot = GS_ARENA_ARRAY(&books->scratch, ret->n, struct gs_grant_slot);
-    for (size_t c = 0; ret->slot != NULL && c < ret->n; c++) {
-        ret->slot[c].dev = GS_ARENA_ARRAY(&books->scratch, placement->n, struct gs_grant_dev);
-        if (ret->slot[c].dev == NULL)
-            return -ENOMEM;
-    }
-    for (size_t i = 0; ret->slot != NULL && i < placement->n; i++) {
-        const struct gs_taken *t = &placement->taken[i];
-        struct gs_grant_slot *slot = &ret->slot[t->container];
-
-        if (t->policy == policy)
-            slot->dev[slot->n++] = (struct gs_grant_dev){.uuid = node->dev[t->pick.dev].id,
-                                                         .mem_mib = t->pick.mem_mib,
-                                                         .cores = t->pick.cores};
-    }
-    return gs_arena_check(&books->scratch);
-}
-
-static int shares_of(struct gs_books *books, const struct gs_ask *ask, const struct gs_node *node,
+static int shares_of(struct gs_books *books, const struct gs_ask *ask,
                      const struct gs_placement *placement, struct shares *s)
 {
     bool *is_app = GS_ARENA_ARRAY(&books->scratch, ask->pod->n_containers + 1, bool);
@@ -307,21 +303,20 @@ static int shares_of(struct gs_books *books, const struct gs_ask *ask, const str
 
     for (size_t c = 0; rc == 0 && c < ask->pod->n_containers; c++)
         is_app[c] = !ask->pod->container[c].is_init || ask->pod->container[c].is_sidecar;
-    for (uint32_t i = 0; rc == 0 && i < books->policies->n; i++) {
+    for (size_t v = 0; rc == 0 && v < ask->n_vendors; v++) {
+        uint32_t index = ask->vendor[v].policy_index;
         struct gs_grant grant;
 
-        if (!gs_ask_wants(ask, books->policies->at[i]))
-            continue;
-        rc = grant_of(books, books->policies->at[i], ask, node, placement, &grant);
+        rc = gs_place_grant(ask, placement, ask->vendor[v].policy, &books->scratch, &grant);
         if (rc == 0)
-            rc = push_grant(books, i, &grant, &slots, s);
+            rc = push_grant(books, index, &grant, &slots, s);
         for (size_t t = 0; rc == 0 && t < placement->n; t++) {
             const struct gs_taken *taken = &placement->taken[t];
 
-            if (taken->policy == books->policies->at[i] && taken->pick.place_size > 0)
+            if (taken->policy == ask->vendor[v].policy && taken->pick.place_size > 0)
                 rc = push(books, s,
-                          &(struct gs_books_share){.policy = i,
-                                                   .uuid = node->dev[taken->pick.dev].id,
+                          &(struct gs_books_share){.policy = index,
+                                                   .uuid = placement->node->dev[taken->pick.dev].id,
                                                    .place_start = taken->pick.place_start,
                                                    .place_size = taken->pick.place_size});
         }
@@ -329,17 +324,19 @@ static int shares_of(struct gs_books *books, const struct gs_ask *ask, const str
     return rc;
 }
 
-int gs_books_reserve(struct gs_books *books, const struct gs_pod *pod, const struct gs_node *node,
-                     const struct gs_placement *placement, const struct gs_ask *ask,
+int gs_books_reserve(struct gs_books *books, const struct gs_ask *ask,
+                     const struct gs_placement *placement, const struct gs_pairs *annotations,
                      int64_t until_ms)
 {
+    const struct gs_pod *pod = ask->pod;
     const struct gs_books_pod_entry *old = gs_map_find(&books->pods, pod->uid);
     struct who who = {.uid = pod->uid,
                       .ns = pod->ns,
                       .name = pod->name,
-                      .node = node->name,
+                      .node = placement->node->name,
                       .is_reservation = true,
-                      .until_ms = until_ms};
+                      .until_ms = until_ms,
+                      .annotations = annotations};
     struct shares s = {0};
     uint32_t *tag;
     int rc;
@@ -350,15 +347,12 @@ int gs_books_reserve(struct gs_books *books, const struct gs_pod *pod, const str
     tag = GS_ARENA_ARRAY(&books->scratch, books->policies->n, uint32_t);
     if (tag == NULL)
         return -ENOMEM;
-    for (size_t i = 0; i < books->policies->n; i++) {
-        const struct gs_policy *p = books->policies->at[i];
-
-        if (gs_ask_wants(ask, p) && p->ops->tag != NULL) {
-            tag[i] = p->ops->tag(p, pod);
+    for (size_t v = 0; v < ask->n_vendors; v++) {
+        tag[ask->vendor[v].policy_index] = ask->vendor[v].wish.tag;
+        if (ask->vendor[v].wish.tag != 0)
             who.tag = tag;
-        }
     }
-    rc = shares_of(books, ask, node, placement, &s);
+    rc = shares_of(books, ask, placement, &s);
     return rc < 0 ? rc : put_entry(books, &who, &s);
 }
 
@@ -372,16 +366,24 @@ bool gs_books_release(struct gs_books *books, struct gs_str uid)
     return true;
 }
 
-bool gs_books_reserved(const struct gs_books *books, struct gs_str uid, struct gs_str *ret_node,
-                       int64_t *ret_until_ms)
+bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,
+                       struct gs_books_reservation *ret)
 {
     const struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
 
     if (pod == NULL || !pod->is_reservation)
         return false;
-    *ret_node = pod->node->node.name;
-    *ret_until_ms = pod->until_ms;
+    *ret = (struct gs_books_reservation){pod->ns, pod->name, pod->node->node.name, pod->annotations,
+                                         pod->until_ms};
     return true;
+}
+
+void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_ms)
+{
+    struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
+
+    if (pod != NULL && pod->is_reservation && pod->until_ms < until_ms)
+        pod->until_ms = until_ms;
 }
 
 size_t gs_books_expire(struct gs_books *books, int64_t now_ms)
