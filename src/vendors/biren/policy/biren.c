@@ -80,7 +80,7 @@ static int make(const void *conf_at, bool is_older, struct gs_arena *arena, stru
         .mem_factor = 1,
         .quota_factor = 1,
     };
-    return gs_policies_add(out, arena, p);
+    return gs_arena_check(arena) < 0 ? -ENOMEM : gs_policies_add(out, arena, p);
 }
 
 const struct gs_policy_section gs_biren_section = {

@@ -240,7 +240,7 @@ static int make(const void *conf_at, bool is_older, struct gs_arena *arena, stru
         .quota_factor = UNIT_MIB,
         .is_exclusive_at_100 = true,
     };
-    return gs_policies_add(out, arena, p);
+    return gs_arena_check(arena) < 0 ? -ENOMEM : gs_policies_add(out, arena, p);
 }
 
 const struct gs_policy_section gs_mthreads_section = {

@@ -1,3 +1,4 @@
+#include "whole.h"
 #include "yaml.h"
 
 #include <errno.h>
@@ -339,7 +340,8 @@ static void test_register(void **state)
     kit_fini(&kit);
 }
 
-/* V-A27, A3.13: what the plugin is told of a template */
+/* V-A27, A3.13: what the plugin is told of a template. A3.13 has the type "Ascend" in its grant, of
+ * a device that HAMi's test makes by hand; grants name the word, here Ascend910A (V-A27). */
 static void test_write_template(void **state)
 {
     struct gs_pairs pairs;
@@ -557,6 +559,140 @@ static void test_score_of_others(void **state)
     kit_fini(&kit);
 }
 
+/* V-A27 whole: admitted, placed, written */
+static void test_grant_of_template(void **state)
+{
+    struct gs_pairs pairs;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "Ascend910B3");
+    cards(&kit, 1, 65536, 20, 4);
+    kit_limit(&kit, 0, B3, "1");
+    kit_limit(&kit, 0, B3 "-memory", "28672");
+    assert_int_equal(kit_admit(&kit, 0), 1);
+    assert_int_equal(whole_place(&kit, INT64_C(1700000000000000000), &pairs), 0);
+    assert_string_equal(kit_written(&kit, &pairs, "hami.io/Ascend910B3-devices-to-allocate"),
+                        "U0,Ascend910B3,32768,0:;");
+    assert_string_equal(kit_written(&kit, &pairs, "hami.io/Ascend910B3-devices-allocated"),
+                        "U0,Ascend910B3,32768,0:;");
+    assert_string_equal(kit_written(&kit, &pairs, B3),
+                        "[{\"UUID\":\"U0\",\"temp\":\"vir10_3c_32g\",\"memory\":32768}]");
+    assert_string_equal(kit_written(&kit, &pairs, "predicate-time"), "1700000000");
+    kit_fini(&kit);
+}
+
+/* V-A28 whole, with the pod of the examples in its second container */
+static void test_grant_of_soft(void **state)
+{
+    struct gs_pairs pairs;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "Ascend910B3");
+    kit_container(&kit, "c1");
+    kit_annotate_pod(&kit, "huawei.com/vnpu-mode", "hami-core");
+    kit_limit(&kit, 1, B3, "1");
+    kit_limit(&kit, 1, B3 "-memory", "28672");
+    kit_limit(&kit, 1, B3 "-core", "40");
+    assert_int_equal(kit_admit(&kit, 0), 0);
+    assert_int_equal(kit_admit(&kit, 1), 1);
+    cards(&kit, 1, 65536, 100, 4);
+    assert_int_equal(whole_place(&kit, 0, &pairs), -ENOSPC);
+    assert_string_equal(kit_reasons(&kit), "1/1 ModeNotFit");
+    kit_annotate_node(&kit, "hami-vnpu-core", "true");
+    assert_int_equal(kit_read_node(&kit), 0);
+    assert_int_equal(whole_place(&kit, 0, &pairs), 0);
+    assert_string_equal(kit_written(&kit, &pairs, "hami.io/Ascend910B3-devices-to-allocate"),
+                        ";U0,Ascend910B3,28672,40:;");
+    assert_string_equal(kit_written(&kit, &pairs, B3),
+                        "[{\"UUID\":\"U0\",\"memory\":28672,\"core\":40}]");
+    kit_fini(&kit);
+}
+
+/* A slice holds what was asked, sizing it again changes nothing, and more never gets less. */
+static void test_trim_everywhere(void **state)
+{
+    const struct gs_vnpu_template *templ;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "Ascend910A");
+    for (size_t i = 0; i < kit.policies.n; i++) {
+        const struct gs_vnpu_chip *chip = kit.policies.at[i]->conf;
+        int32_t before = 0;
+
+        for (int32_t mib = 0; mib <= chip->capacity; mib++) {
+            int32_t got = gs_vnpu_trim(chip, mib, &templ);
+
+            assert_true(got >= mib || got == chip->allocatable);
+            assert_true(got >= before);
+            assert_int_equal(gs_vnpu_trim(chip, got, &templ), got);
+            before = got;
+        }
+        assert_int_equal(gs_vnpu_trim(chip, chip->capacity + INT64_C(1), &templ), -ERANGE);
+    }
+    kit_fini(&kit);
+}
+
+static uint32_t next(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* Any set of free dies, any even request: it fits exactly where enough modules are whole, and gets
+ * whole ones. Seed 1. */
+static void test_pairs_everywhere(void **state)
+{
+    uint32_t seed = 1;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "Ascend910C");
+    cards(&kit, 16, 65536, 20, 16);
+    for (int round = 0; round < 2000; round++) {
+        uint32_t used = next(&seed) & next(&seed) & 0xffff, got = 0;
+        int nums = 2 + 2 * (int)(next(&seed) % 8), whole = 0;
+
+        for (uint32_t i = 0; i < 16; i++)
+            kit.use[i] = (used >> i & 1) != 0 ? (struct gs_use){.slots = 1, .mem_mib = 65536}
+                                              : (struct gs_use){0};
+        for (uint32_t i = 0; i < 16; i += 2)
+            whole += (used >> i & 3) == 0 ? 2 : 0;
+        kit_unfit(&kit);
+        kit.request[0] = (struct gs_request){.nums = nums, .mem_mib = 65536};
+        assert_int_equal(kit_fit(&kit, 0), whole >= nums ? nums : -ENOSPC);
+        for (size_t i = 0; i < kit.n_picks[0]; i++)
+            got |= 1u << kit.pick[0][i].dev;
+        assert_int_equal(got & used, 0);
+        assert_int_equal(__builtin_popcount(got), whole >= nums ? nums : 0);
+        assert_int_equal((got & 0x5555) << 1, got & 0xaaaa);
+    }
+    kit_fini(&kit);
+}
+
+static void test_no_memory(void **state)
+{
+    struct gs_arena full;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "Ascend910B3");
+    gs_arena_init(&full);
+    full.failed = true;
+    assert_int_equal(gs_ascend_section.make(NULL, false, &full, &kit.policies, NULL), -ENOMEM);
+    kit_limit(&kit, 0, B3, "1");
+    kit.pod.arena = &full;
+    assert_int_equal(kit_admit(&kit, 0), -ENOMEM);
+    kit.pod.arena = &kit.arena;
+    cards(&kit, 2, 65536, 20, 2);
+    kit.arena.failed = true;
+    assert_int_equal(kit_read_node(&kit), -ENOMEM);
+    kit.arena.failed = false;
+    kit_fini(&kit);
+}
+
 static void want_bad(const char *text, const char *err)
 {
     struct gs_policies out = {0};
@@ -645,6 +781,11 @@ int main(void)
         cmocka_unit_test(test_networks),
         cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_score_of_others),
+        cmocka_unit_test(test_grant_of_template),
+        cmocka_unit_test(test_grant_of_soft),
+        cmocka_unit_test(test_trim_everywhere),
+        cmocka_unit_test(test_pairs_everywhere),
+        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_bad_configuration),
         cmocka_unit_test(test_configuration),
     };

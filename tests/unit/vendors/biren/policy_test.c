@@ -1,3 +1,4 @@
+#include "whole.h"
 #include "yaml.h"
 
 #include <errno.h>
@@ -63,6 +64,23 @@ static void test_fit(void **state)
     kit_fini(&kit);
 }
 
+static void test_grant(void **state)
+{
+    struct gs_pairs pairs;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit);
+    kit_limit(&kit, 0, "birentech.com/gpu", "1");
+    assert_int_equal(whole_place(&kit, 0, &pairs), 0);
+    assert_string_equal(kit_written(&kit, &pairs, "hami.io/Biren-devices-to-allocate"),
+                        "B0,Biren,0,0:;");
+    kit_annotate_pod(&kit, "birentech.com/nouse-gpuuuid", "B0");
+    assert_int_equal(whole_place(&kit, 0, &pairs), -ENOSPC);
+    assert_string_equal(kit_reasons(&kit), "1/2 CardNotHealth, 1/2 CardUuidMismatch");
+    kit_fini(&kit);
+}
+
 static void test_configuration(void **state)
 {
     static const char text[] = "resourceCountName: ''";
@@ -82,6 +100,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_request),
         cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_grant),
         cmocka_unit_test(test_configuration),
     };
 

@@ -1,3 +1,4 @@
+#include "whole.h"
 #include "yaml.h"
 
 #include <errno.h>
@@ -137,6 +138,33 @@ static void test_exclusive(void **state)
     kit_fini(&kit);
 }
 
+/* Two cards, admitted and placed; the user's UUIDs (3.5, selection annotations). */
+static void test_grant(void **state)
+{
+    struct gs_pairs pairs;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit);
+    kit_annotate_node(&kit, "hami.io/node-BI-V150-register",
+                      "a,10,32768,100,BI-V150,0,true:b,10,32768,100,BI-V150,0,true,1,x:"
+                      "c,10,32768,100,BI-V150,0,true,2,x:");
+    assert_int_equal(kit_read_node(&kit), 0);
+    kit_limit(&kit, 0, V150 "-vgpu", "2");
+    assert_int_equal(kit_admit(&kit, 0), 1);
+    kit_annotate_pod(&kit, "hami.io/no-use-BI-V150-uuid", "c");
+    assert_int_equal(whole_place(&kit, 0, &pairs), 0);
+    assert_string_equal(kit_written(&kit, &pairs, "hami.io/BI-V150-devices-to-allocate"),
+                        "b,BI-V150,32768,100:a,BI-V150,32768,100:;");
+    assert_string_equal(kit_written(&kit, &pairs, "hami.io/BI-V150-devices-allocated"),
+                        "b,BI-V150,32768,100:a,BI-V150,32768,100:;");
+    kit_annotate_pod(&kit, "hami.io/use-BI-V150-uuid", "b");
+    assert_int_equal(whole_place(&kit, 0, &pairs), -ENOSPC);
+    assert_string_equal(kit_reasons(&kit),
+                        "1/3 AllocatedCardsInsufficientRequest, 2/3 CardUuidMismatch");
+    kit_fini(&kit);
+}
+
 static void test_configuration(void **state)
 {
     static const char text[] = "- {chipName: BI-V150, commonWord: BI, resourceMemoryName: ''}\n"
@@ -161,9 +189,10 @@ static void test_configuration(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),     cmocka_unit_test(test_admit),
-        cmocka_unit_test(test_request),   cmocka_unit_test(test_register),
-        cmocka_unit_test(test_exclusive), cmocka_unit_test(test_configuration),
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_admit),
+        cmocka_unit_test(test_request),       cmocka_unit_test(test_register),
+        cmocka_unit_test(test_exclusive),     cmocka_unit_test(test_grant),
+        cmocka_unit_test(test_configuration),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+#include "whole.h"
 #include "yaml.h"
 
 #include <errno.h>
@@ -203,6 +204,29 @@ static void test_write(void **state)
     kit_fini(&kit);
 }
 
+/* A3.12 whole, but for its id ("test1", of a device that HAMi's test makes by hand): one grant text
+ * alone is written */
+static void test_grant(void **state)
+{
+    struct gs_pairs pairs;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit);
+    node_of(&kit, "16", "96");
+    kit_limit(&kit, 0, COUNT, "1");
+    kit_limit(&kit, 0, MEM, "2");
+    kit_limit(&kit, 0, CORE, "1");
+    assert_int_equal(kit_admit(&kit, 0), 1);
+    assert_int_equal(whole_place(&kit, 5, &pairs), 0);
+    assert_string_equal(kit_written(&kit, &pairs, "hami.io/mthreads-vgpu-devices-allocated"),
+                        "node1-mthreads-0,Mthreads,1024,1:;");
+    assert_null(kit_written(&kit, &pairs, "hami.io/mthreads-vgpu-devices-to-allocate"));
+    assert_string_equal(kit_written(&kit, &pairs, "mthreads.com/gpu-index"), "0");
+    assert_string_equal(kit_written(&kit, &pairs, "mthreads.com/predicate-time"), "5");
+    kit_fini(&kit);
+}
+
 static void test_configuration(void **state)
 {
     static const char text[] = "{resourceCountName: a/b, resourceCoreName: ''}";
@@ -220,10 +244,11 @@ static void test_configuration(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_admit_many), cmocka_unit_test(test_admit_one),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_request),
-        cmocka_unit_test(test_devices),    cmocka_unit_test(test_same_device),
-        cmocka_unit_test(test_write),      cmocka_unit_test(test_configuration),
+        cmocka_unit_test(test_admit_many),    cmocka_unit_test(test_admit_one),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_request),
+        cmocka_unit_test(test_devices),       cmocka_unit_test(test_same_device),
+        cmocka_unit_test(test_write),         cmocka_unit_test(test_grant),
+        cmocka_unit_test(test_configuration),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
