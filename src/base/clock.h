@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GS_CLOCK_MS 1000000ull
-#define GS_CLOCK_S  1000000000ull
+#define GS_CLOCK_MS ((uint64_t)1000000)
+#define GS_CLOCK_S  ((uint64_t)1000000000)
 
 struct gs_clock {
     uint64_t (*mono_ns)(void *user);

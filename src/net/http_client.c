@@ -555,10 +555,9 @@ static int set_up(struct gs_http_call *call, const struct gs_http_ask *ask, stru
 static void set_times(struct gs_http_call *call, const struct gs_http_ask *ask)
 {
     if (ask->timeout_ms)
-        call->timeout_at_ns =
-            gs_loop_now_ns(call->client->loop) + ask->timeout_ms * (uint64_t)GS_CLOCK_MS;
+        call->timeout_at_ns = gs_loop_now_ns(call->client->loop) + ask->timeout_ms * GS_CLOCK_MS;
     call->deadline_ns = ask->deadline_ns;
-    call->idle_ns = ask->idle_ms * (uint64_t)GS_CLOCK_MS;
+    call->idle_ns = ask->idle_ms * GS_CLOCK_MS;
     arm(call);
 }
 

@@ -27,8 +27,7 @@ static struct gs_http_conn *conn_of(struct MHD_Connection *mhd)
 static void set_phase(struct gs_http_conn *conn, enum gs_http_phase phase, unsigned limit_ms)
 {
     conn->phase = phase;
-    conn->deadline_ns =
-        limit_ms ? gs_loop_now_ns(conn->server->loop) + limit_ms * (uint64_t)GS_CLOCK_MS : 0;
+    conn->deadline_ns = limit_ms ? gs_loop_now_ns(conn->server->loop) + limit_ms * GS_CLOCK_MS : 0;
 }
 
 void gs_http_conn_cut(struct gs_http_conn *conn)

@@ -116,7 +116,7 @@ struct gs_http_server_options {
     unsigned request_ms;       /**< 60,000 */
     unsigned idle_ms;          /**< 180,000 (Go's clients drop idle connections after 90 s) */
     unsigned max_connections;  /**< 4,096; beyond that they wait in the kernel */
-    size_t header_limit;       /**< bytes of a request's headers, 32 KiB; 4x that per connection */
+    size_t header_limit; /**< bytes of a request's headers, 32 KiB; twice that per connection */
     const struct gs_http_route *routes;
     size_t n_routes;
 };
@@ -142,19 +142,19 @@ int gs_http_server_reload(struct gs_http_server *server, struct gs_err *err);
 void gs_http_server_stop(struct gs_http_server *server, unsigned idle_ms, unsigned grace_ms,
                          void (*done)(void *user), void *user);
 
-/** Close at once. Tokens that are out get their `gone` call; after this none may be answered.
- *  Not from inside a handler. Accepts NULL; returns NULL. */
+/** Close at once. Tokens that are out get their `gone` call. Not from inside a handler. Accepts
+ * NULL; returns NULL. */
 struct gs_http_server *gs_http_server_free(struct gs_http_server *server);
 void gs_http_server_free_p(struct gs_http_server **server);
 
 /** Answer later. The request's views stay valid until the token is answered or gone.
  *  @gone    the peer went away, or the server closes: called once, from the loop, instead of an
  *           answer; the token is dead when it returns. NULL: the token stays alive until answered,
- *           and the answer is dropped.
+ *           and the answer is dropped, even after the server was freed.
  *  Returns  the token; NULL out of memory (return -ENOMEM then). Once per request. */
 struct gs_http_later *gs_http_server_later(const struct gs_http_request *req,
                                            void (*gone)(void *user), void *user);
-/** Once per token, from the loop, not from inside the handler that made it. The reply is moved. */
+/** Once per token, from the loop; also from inside the handler that made it. The reply is moved. */
 void gs_http_server_answer(struct gs_http_later *later, struct gs_http_reply *reply);
 
 /** Counts since the server opened, for metrics. */
