@@ -2,11 +2,13 @@
 
 #include "model/place.h"
 
-int whole_place(struct kit *kit, int64_t now_ns, struct gs_pairs *ret)
+int whole_place(struct kit *kit, const struct gs_ns_quota *quota, int64_t now_ns,
+                struct gs_pairs *ret)
 {
     const struct gs_ask_flags flags = {
         .device_policy = GS_STR("spread"),
         .node_policy = GS_STR("binpack"),
+        .quota = quota,
     };
     struct gs_placement placement;
     struct gs_ask ask;

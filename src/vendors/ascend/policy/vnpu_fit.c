@@ -115,6 +115,42 @@ static int choose_near(const struct gs_policy *p, const struct gs_fit *fit, stru
     return rc < 0 ? rc : fit->request->nums;
 }
 
+/* A walk that collects all that fit cannot ask the quota: it would charge cards that are not taken.
+ * So walk once more, the chosen ones first. Returns n, -ENOSPC or -ENOMEM. */
+static int check_quota(const struct gs_policy *policy, const struct gs_fit *fit,
+                       const struct gs_pick *pick, int n)
+{
+    static const struct gs_fit_rules rules = {.amounts = amounts, .checks_quota = true};
+    const struct gs_group *group = fit->group;
+    struct gs_fit again = *fit;
+    uint32_t *order, at = 0;
+    struct gs_pick *got;
+    bool *is_chosen;
+
+    if (fit->quota == NULL)
+        return n;
+    order = GS_ARENA_ARRAY(fit->arena, group->n, uint32_t);
+    is_chosen = GS_ARENA_ARRAY(fit->arena, group->n, bool);
+    got = GS_ARENA_ARRAY(fit->arena, (size_t)n, struct gs_pick);
+    if (gs_arena_check(fit->arena) < 0)
+        return -ENOMEM;
+    for (int i = 0; i < n; i++)
+        is_chosen[pick[i].dev - group->first] = true;
+    for (uint32_t i = 0; i < group->n; i++)
+        if (!is_chosen[i])
+            order[at++] = group->first + i;
+    for (int i = n; i > 0; i--)
+        order[at++] = pick[i - 1].dev;
+    again.order = order;
+    n = gs_fit_walk(policy, &rules, &again, got);
+    for (int i = 0; i < n; i++)
+        if (got[i].dev != pick[i].dev) {
+            gs_reasons_add(fit->reasons, GS_REASON_RESOURCE_QUOTA_NOT_FIT, 1);
+            return -ENOSPC;
+        }
+    return n;
+}
+
 struct die {
     uint32_t index; /* of the card as registered */
     size_t at;      /* in the list of picks */
@@ -214,7 +250,7 @@ static int fit_pairs(const struct gs_policy *policy, const struct gs_fit *fit,
         ret_pick[2 * i] = pick[pair[i].a];
         ret_pick[2 * i + 1] = pick[pair[i].b];
     }
-    return nums;
+    return check_quota(policy, fit, ret_pick, nums);
 }
 
 /* Whether the node's way of sharing suits the pod. */
@@ -233,11 +269,11 @@ static bool suits(const struct gs_vnpu_chip *chip, const struct gs_fit *fit)
 
 int gs_vnpu_fit(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick)
 {
-    static const struct gs_fit_rules plain = {.amounts = amounts};
+    static const struct gs_fit_rules plain = {.amounts = amounts, .checks_quota = true};
     static const struct gs_fit_rules near = {.amounts = amounts, .choose = choose_near};
     const struct gs_vnpu_chip *chip = policy->conf;
     const struct facts *facts = fit->group->facts;
-    const struct gs_fit_rules *rules = &plain;
+    int n;
 
     if (!suits(chip, fit)) {
         gs_reasons_add(fit->reasons, GS_REASON_MODE_NOT_FIT, fit->group->n);
@@ -245,9 +281,11 @@ int gs_vnpu_fit(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pi
     }
     if (fit->request->nums > 1 && (chip->is_super_pod || strcmp(policy->word, "Ascend910C") == 0))
         return fit_pairs(policy, fit, ret_pick);
-    if (fit->request->nums > 1 && strncmp(policy->word, "Ascend910", 9) == 0 && facts->has_networks)
-        rules = &near;
-    return gs_fit_walk(policy, rules, fit, ret_pick);
+    if (fit->request->nums <= 1 || strncmp(policy->word, "Ascend910", 9) != 0 ||
+        !facts->has_networks)
+        return gs_fit_walk(policy, &plain, fit, ret_pick);
+    n = gs_fit_walk(policy, &near, fit, ret_pick);
+    return n < 0 ? n : check_quota(policy, fit, ret_pick, n);
 }
 
 double gs_vnpu_score(const struct gs_policy *policy, const struct gs_assignment *a, bool is_spread)

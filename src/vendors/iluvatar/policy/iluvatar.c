@@ -72,10 +72,12 @@ static void request(const struct gs_policy *policy, const struct gs_pod *pod, si
         ret->cores = 100;
 }
 
+static const struct gs_fit_rules rules = {.checks_quota = true};
 static const struct gs_policy_ops ops = {
     .admit = admit,
     .request = request,
     .read_node = gs_usual_read_register,
+    .rules = &rules,
 };
 
 static bool is_word(const char *word)

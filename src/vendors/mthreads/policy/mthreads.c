@@ -200,7 +200,7 @@ static int annotate(const struct gs_policy *policy, const struct gs_assignment *
     return rc < 0 ? rc : gs_arena_check(arena);
 }
 
-static const struct gs_fit_rules rules = {.last = last};
+static const struct gs_fit_rules rules = {.last = last, .checks_quota = true};
 static const struct gs_policy_ops ops = {
     .admit = admit,
     .request = request,

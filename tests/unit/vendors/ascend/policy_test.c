@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/ns_quota.h"
 #include "vendors/ascend/policy/ascend.h"
 #include "vendors/ascend/policy/vnpu.h"
 
@@ -571,7 +572,7 @@ static void test_grant_of_template(void **state)
     kit_limit(&kit, 0, B3, "1");
     kit_limit(&kit, 0, B3 "-memory", "28672");
     assert_int_equal(kit_admit(&kit, 0), 1);
-    assert_int_equal(whole_place(&kit, INT64_C(1700000000000000000), &pairs), 0);
+    assert_int_equal(whole_place(&kit, NULL, INT64_C(1700000000000000000), &pairs), 0);
     assert_string_equal(kit_written(&kit, &pairs, "hami.io/Ascend910B3-devices-to-allocate"),
                         "U0,Ascend910B3,32768,0:;");
     assert_string_equal(kit_written(&kit, &pairs, "hami.io/Ascend910B3-devices-allocated"),
@@ -598,15 +599,85 @@ static void test_grant_of_soft(void **state)
     assert_int_equal(kit_admit(&kit, 0), 0);
     assert_int_equal(kit_admit(&kit, 1), 1);
     cards(&kit, 1, 65536, 100, 4);
-    assert_int_equal(whole_place(&kit, 0, &pairs), -ENOSPC);
+    assert_int_equal(whole_place(&kit, NULL, 0, &pairs), -ENOSPC);
     assert_string_equal(kit_reasons(&kit), "1/1 ModeNotFit");
     kit_annotate_node(&kit, "hami-vnpu-core", "true");
     assert_int_equal(kit_read_node(&kit), 0);
-    assert_int_equal(whole_place(&kit, 0, &pairs), 0);
+    assert_int_equal(whole_place(&kit, NULL, 0, &pairs), 0);
     assert_string_equal(kit_written(&kit, &pairs, "hami.io/Ascend910B3-devices-to-allocate"),
                         ";U0,Ascend910B3,28672,40:;");
     assert_string_equal(kit_written(&kit, &pairs, B3),
                         "[{\"UUID\":\"U0\",\"memory\":28672,\"core\":40}]");
+    kit_fini(&kit);
+}
+
+static void want_cards(struct kit *kit, int64_t mem_limit, int rc, const char *text)
+{
+    const struct gs_ns_quota_line line = {kit->policy, mem_limit, -1, 0, 0};
+    const struct gs_ns_quota quota = {&line, 1};
+    struct gs_pairs pairs;
+
+    assert_int_equal(whole_place(kit, &quota, 0, &pairs), rc);
+    if (rc < 0)
+        assert_string_equal(kit_reasons(kit), text);
+    else
+        assert_string_equal(
+            kit_written(
+                kit, &pairs,
+                gs_arena_printf(&kit->arena, "hami.io/%s-devices-allocated", kit->policy->word).p),
+            text);
+}
+
+/* Quota when placing, before memory as in 3.5 (HAMi asks it of NVIDIA and MLU alone): of the cards
+ * taken, not of all that were looked at. */
+static void test_quota(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "Ascend910B3");
+    cards(&kit, 8, 65536, 20, 4);
+    kit.use[7] = (struct gs_use){.slots = 1, .mem_mib = 65536};
+    kit_limit(&kit, 0, B3, "2");
+    want_cards(&kit, 131072, 0, "U3,Ascend910B3,65536,0:U2,Ascend910B3,65536,0:;");
+    want_cards(&kit, 131071, -ENOSPC,
+               "1/8 AllocatedCardsInsufficientRequest, 7/8 ResourceQuotaNotFit");
+    kit_limit(&kit, 0, B3, "1");
+    want_cards(&kit, 65535, -ENOSPC, "8/8 ResourceQuotaNotFit");
+    kit_fini(&kit);
+    setup(&kit, "Ascend910C");
+    cards(&kit, 4, 65536, 20, 4);
+    kit.use[3] = (struct gs_use){.slots = 1, .mem_mib = 65536};
+    kit_limit(&kit, 0, "huawei.com/Ascend910C", "2");
+    want_cards(&kit, 131072, 0, "U0,Ascend910C,65536,0:U1,Ascend910C,65536,0:;");
+    want_cards(&kit, 131071, -ENOSPC,
+               "1/4 AllocatedCardsInsufficientRequest, 3/4 ResourceQuotaNotFit");
+    kit_fini(&kit);
+}
+
+/* A18.14: a quota is in units of the resource */
+static void test_quota_factor(void **state)
+{
+    static const char text[] =
+        "configs: [{commonWord: X, memoryAllocatable: 65536, memoryFactor: 4}]";
+    int64_t mem, cores;
+    struct kit kit;
+
+    (void)state;
+    yaml_kit(&kit, &gs_ascend_section, text, "X");
+    kit_container(&kit, "c0");
+    kit_limit(&kit, 0, "huawei.com/X", "1");
+    kit_limit(&kit, 0, "huawei.com/X-memory", "4096");
+    {
+        const struct gs_ns_quota_line line = {kit.policy, 8192, -1, 0, 0};
+        const struct gs_ns_quota quota = {&line, 1};
+
+        gs_ns_quota_of_pod(kit.policy, &kit.pod, &mem, &cores);
+        assert_true(gs_ns_quota_fits(&quota, kit.policy, mem, cores));
+        kit_limit(&kit, 0, "huawei.com/X-memory", "8193");
+        gs_ns_quota_of_pod(kit.policy, &kit.pod, &mem, &cores);
+        assert_false(gs_ns_quota_fits(&quota, kit.policy, mem, cores));
+    }
     kit_fini(&kit);
 }
 
@@ -783,6 +854,8 @@ int main(void)
         cmocka_unit_test(test_score_of_others),
         cmocka_unit_test(test_grant_of_template),
         cmocka_unit_test(test_grant_of_soft),
+        cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_quota_factor),
         cmocka_unit_test(test_trim_everywhere),
         cmocka_unit_test(test_pairs_everywhere),
         cmocka_unit_test(test_no_memory),

@@ -72,11 +72,11 @@ static void test_grant(void **state)
     (void)state;
     setup(&kit);
     kit_limit(&kit, 0, "birentech.com/gpu", "1");
-    assert_int_equal(whole_place(&kit, 0, &pairs), 0);
+    assert_int_equal(whole_place(&kit, NULL, 0, &pairs), 0);
     assert_string_equal(kit_written(&kit, &pairs, "hami.io/Biren-devices-to-allocate"),
                         "B0,Biren,0,0:;");
     kit_annotate_pod(&kit, "birentech.com/nouse-gpuuuid", "B0");
-    assert_int_equal(whole_place(&kit, 0, &pairs), -ENOSPC);
+    assert_int_equal(whole_place(&kit, NULL, 0, &pairs), -ENOSPC);
     assert_string_equal(kit_reasons(&kit), "1/2 CardNotHealth, 1/2 CardUuidMismatch");
     kit_fini(&kit);
 }

@@ -153,13 +153,13 @@ static void test_grant(void **state)
     kit_limit(&kit, 0, V150 "-vgpu", "2");
     assert_int_equal(kit_admit(&kit, 0), 1);
     kit_annotate_pod(&kit, "hami.io/no-use-BI-V150-uuid", "c");
-    assert_int_equal(whole_place(&kit, 0, &pairs), 0);
+    assert_int_equal(whole_place(&kit, NULL, 0, &pairs), 0);
     assert_string_equal(kit_written(&kit, &pairs, "hami.io/BI-V150-devices-to-allocate"),
                         "b,BI-V150,32768,100:a,BI-V150,32768,100:;");
     assert_string_equal(kit_written(&kit, &pairs, "hami.io/BI-V150-devices-allocated"),
                         "b,BI-V150,32768,100:a,BI-V150,32768,100:;");
     kit_annotate_pod(&kit, "hami.io/use-BI-V150-uuid", "b");
-    assert_int_equal(whole_place(&kit, 0, &pairs), -ENOSPC);
+    assert_int_equal(whole_place(&kit, NULL, 0, &pairs), -ENOSPC);
     assert_string_equal(kit_reasons(&kit),
                         "1/3 AllocatedCardsInsufficientRequest, 2/3 CardUuidMismatch");
     kit_fini(&kit);

@@ -218,7 +218,7 @@ static void test_grant(void **state)
     kit_limit(&kit, 0, MEM, "2");
     kit_limit(&kit, 0, CORE, "1");
     assert_int_equal(kit_admit(&kit, 0), 1);
-    assert_int_equal(whole_place(&kit, 5, &pairs), 0);
+    assert_int_equal(whole_place(&kit, NULL, 5, &pairs), 0);
     assert_string_equal(kit_written(&kit, &pairs, "hami.io/mthreads-vgpu-devices-allocated"),
                         "node1-mthreads-0,Mthreads,1024,1:;");
     assert_null(kit_written(&kit, &pairs, "hami.io/mthreads-vgpu-devices-to-allocate"));
