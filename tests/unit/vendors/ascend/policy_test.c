@@ -117,6 +117,12 @@ static void test_refusals(void **state)
     kit_limit(&kit, 0, B3, "1");
     kit_limit(&kit, 0, B3 "-core", "40");
     want_refused(&kit, B3 "-core is only supported in hami-core (soft split) mode");
+    /* the pod of the examples, its annotation left out */
+    setup(&kit, "Ascend910B3");
+    kit_limit(&kit, 0, B3, "1");
+    kit_limit(&kit, 0, B3 "-memory", "28672");
+    kit_limit(&kit, 0, B3 "-core", "40");
+    want_refused(&kit, B3 "-core is only supported in hami-core (soft split) mode");
     setup(&kit, "Ascend910C");
     kit_limit(&kit, 0, "huawei.com/Ascend910C", "3");
     want_refused(&kit, "Ascend910C device request must be 1 or 2*n, got 3");
@@ -338,6 +344,43 @@ static void test_register(void **state)
     assert_string_equal(kit.err.text, "no device found on node");
     kit_annotate_node(&kit, "hami.io/node-register-Ascend910B3", "[{\"id\":");
     assert_int_equal(kit_read_node(&kit), -EINVAL);
+    kit_fini(&kit);
+}
+
+/* What a plugin may write as its own, and what is no network. */
+static void test_networks_of_strangers(void **state)
+{
+    static const char *const none[] = {
+        "null",
+        "[]",
+        "7",
+        "{}",
+        "{\"NetworkID\":null}",
+        "{\"NetworkID\":\"1\"}",
+        "{\"NetworkID\":1e300}",
+        "{\"NetworkID\":2147483648}",
+        "{\"networkid\":1}",
+    };
+    static const char *const some[] = {
+        "{\"NetworkID\":0}",
+        "{\"NetworkID\":-1}",
+        "{\"NetworkID\":1.0}",
+        "{\"x\":[1],\"NetworkID\":2147483647}",
+    };
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "Ascend910B3");
+    for (size_t i = 0; i < GS_ARRAY_LEN(none) + GS_ARRAY_LEN(some); i++) {
+        bool is_known = i >= GS_ARRAY_LEN(none);
+        const char *info = is_known ? some[i - GS_ARRAY_LEN(none)] : none[i];
+
+        kit_annotate_node(
+            &kit, "hami.io/node-register-Ascend910B3",
+            gs_arena_printf(&kit.arena, "[{\"id\":\"u\",\"CustomInfo\":%s}]", info).p);
+        assert_int_equal(kit_read_node(&kit), 0);
+        assert_int_equal(kit.node.dev[0].custom != NULL, is_known);
+    }
     kit_fini(&kit);
 }
 
@@ -845,6 +888,7 @@ int main(void)
         cmocka_unit_test(test_super_pod),
         cmocka_unit_test(test_overwrite_env),
         cmocka_unit_test(test_register),
+        cmocka_unit_test(test_networks_of_strangers),
         cmocka_unit_test(test_write_template),
         cmocka_unit_test(test_write_soft),
         cmocka_unit_test(test_mode),

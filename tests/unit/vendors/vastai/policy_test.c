@@ -76,6 +76,34 @@ static void test_no_score(void **state)
     kit_fini(&kit);
 }
 
+static void test_dies_of_strangers(void **state)
+{
+    static const char *const info[] = {
+        "null",
+        "[]",
+        "{\"DeviceStrategy\":7,\"AIC\":1}",
+        "{\"DeviceStrategy\":\"card\"}",
+        "{\"DeviceStrategy\":\"die\",\"AIC\":\"1\"}",
+        "{\"DeviceStrategy\":\"die\",\"AIC\":1e300}",
+    };
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "", 1);
+    for (size_t i = 0; i < GS_ARRAY_LEN(info); i++) {
+        kit_annotate_node(&kit, "hami.io/node-va-register",
+                          gs_arena_printf(&kit.arena,
+                                          "[{\"id\":\"u\",\"count\":1,\"health\":true,"
+                                          "\"custominfo\":%s}]",
+                                          info[i])
+                              .p);
+        assert_int_equal(kit_read_node(&kit), 0);
+        chosen(&kit, 1);
+        assert_true(kit_score(&kit, false) == 0);
+    }
+    kit_fini(&kit);
+}
+
 /* control-plane 3.5: who wants an unused card wants one without a used die */
 static void test_mutex(void **state)
 {
@@ -121,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dies),
         cmocka_unit_test(test_no_score),
+        cmocka_unit_test(test_dies_of_strangers),
         cmocka_unit_test(test_mutex),
         cmocka_unit_test(test_names),
     };
