@@ -8,6 +8,7 @@
 #include "vendors/hygon/policy/hygon.h"
 #include "vendors/iluvatar/policy/iluvatar.h"
 #include "vendors/kunlun/policy/kunlun.h"
+#include "vendors/metax/policy/metax.h"
 #include "vendors/mthreads/policy/mthreads.h"
 #include "vendors/nvidia/policy/policy.h"
 #include "vendors/vastai/policy/vastai.h"
@@ -23,6 +24,7 @@ const struct gs_policy_section *const gs_registry_policy[] = {
     &gs_hygon_section,
     &gs_enflame_section,
     &gs_mthreads_section,
+    &gs_metax_section,
     &gs_kunlun_section,
     &gs_awsneuron_section,
     &gs_vastai_section,
