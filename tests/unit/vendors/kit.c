@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "model/usage.h"
+
 void kit_init(struct kit *kit, const struct gs_policy_section *section, const void *conf,
               const char *word)
 {
@@ -151,19 +153,6 @@ void kit_unfit(struct kit *kit)
     kit->n_taken = 0;
 }
 
-static void book(struct kit *kit, const struct gs_pick *pick)
-{
-    struct gs_use *use = &kit->fit_use[pick->dev];
-
-    if (kit->policy->ops->book != NULL) {
-        kit->policy->ops->book(kit->policy, &kit->node.dev[pick->dev], use, pick);
-        return;
-    }
-    use->slots++;
-    use->mem_mib += pick->mem_mib;
-    use->cores += pick->cores;
-}
-
 int kit_fit(struct kit *kit, size_t container)
 {
     struct gs_pick *pick = kit->pick[container];
@@ -192,7 +181,8 @@ int kit_fit(struct kit *kit, size_t container)
         return n;
     kit->n_picks[container] = (size_t)n;
     for (int i = 0; i < n; i++) {
-        book(kit, &pick[i]);
+        gs_usage_book(kit->policy, &kit->node.dev[pick[i].dev], &kit->fit_use[pick[i].dev],
+                      &pick[i]);
         kit->taken[kit->n_taken++] =
             (struct gs_taken){.policy = kit->policy, .container = container, .pick = pick[i]};
     }
@@ -220,6 +210,7 @@ static struct gs_assignment assignment(struct kit *kit, const struct gs_pick **p
 {
     for (size_t i = 0; i < KIT_MAX; i++)
         pick[i] = kit->pick[i];
+    assert_int_equal(gs_ask_wish(&kit->pod, kit->policy, &kit->arena, &kit->wish), 0);
     return (struct gs_assignment){.pod = &kit->pod,
                                   .node = &kit->node,
                                   .group = &kit->group,

@@ -150,11 +150,6 @@ static int read_node(const struct gs_policy *policy, const struct gs_node_view *
     return 0;
 }
 
-static bool suits_lists(const struct gs_fit *fit, uint32_t at)
-{
-    return gs_select_takes_uuid(&fit->wish->select, fit->node->dev[at].id);
-}
-
 /* The lowest `wanted` bits of a mask that has that many. */
 static int32_t lowest_bits(int32_t mask, int32_t wanted)
 {
@@ -179,7 +174,7 @@ static int fit_one(const struct gs_fit *fit, int32_t wanted, struct gs_pick *ret
 
         if (!dev->is_healthy || use->is_closed)
             why = GS_REASON_CARD_NOT_HEALTH;
-        else if (!suits_lists(fit, at))
+        else if (!gs_select_takes_uuid(&fit->wish->select, fit->node->dev[at].id))
             why = GS_REASON_CARD_UUID_MISMATCH;
         else if (fit->policy->is_mutex && use->slots > 0)
             why = GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT;
@@ -199,7 +194,7 @@ static bool is_free(const struct gs_fit *fit, uint32_t at)
     const struct gs_use *use = &fit->use[at];
 
     return fit->node->dev[at].is_healthy && !use->is_closed && use->slots <= 0 && use->cores == 0 &&
-           suits_lists(fit, at);
+           gs_select_takes_uuid(&fit->wish->select, fit->node->dev[at].id);
 }
 
 /* Where runs of n devices may start: on rings (Inferentia) anywhere, on Trainium's torus only in
@@ -242,7 +237,7 @@ static int fit_devices(const struct gs_policy *policy, struct gs_fit *fit, struc
     int32_t each = r->form == FORM_DEVICES ? facts->cores : r->cores;
     int64_t wanted = (int64_t)r->nums * each;
 
-    (void)policy; /* the wish has its keys' lists */
+    (void)policy;
     gs_reasons_reset(fit->reasons, fit->group->n);
     if (wanted <= facts->cores)
         return fit_one(fit, (int32_t)wanted, ret_pick);
@@ -253,6 +248,17 @@ static int fit_devices(const struct gs_policy *policy, struct gs_fit *fit, struc
     }
     return fit_run(fit, (uint32_t)(wanted / facts->cores), ret_pick);
 }
+
+/* On such a node the request may come to fewer devices than it names. */
+static bool has_more_cores(const struct gs_policy *policy, const struct gs_fit *fit,
+                           const struct gs_device *dev)
+{
+    (void)policy;
+    (void)dev;
+    return ((const struct facts *)fit->group->facts)->cores > SPLIT_CORES;
+}
+
+static const struct gs_fit_rules rules = {.repeats = has_more_cores};
 
 /* Numbers that AWS_NEURON_IDS names for a pick: the device's index, or those of its cores. */
 static void put_ids(struct gs_str_out *out, const struct gs_device *dev, const struct gs_pick *pick,
@@ -272,7 +278,6 @@ static void put_ids(struct gs_str_out *out, const struct gs_device *dev, const s
 static int annotate(const struct gs_policy *policy, const struct gs_assignment *a,
                     struct gs_arena *arena, struct gs_pairs *ret)
 {
-    const struct gs_group *group = gs_node_group(a->node, policy);
     size_t n = 0;
     bool has_cores = false;
     struct gs_str_out out;
@@ -280,7 +285,7 @@ static int annotate(const struct gs_policy *policy, const struct gs_assignment *
 
     for (size_t c = 0; c < a->pod->n_containers; c++)
         n += a->n_picks[c];
-    if (n == 0 || group == NULL)
+    if (n == 0)
         return 0;
     /* a number of at most 20 digits and a comma for each core */
     text = gs_arena_take(arena, n * CORES_MAX, 21);
@@ -292,7 +297,7 @@ static int annotate(const struct gs_policy *policy, const struct gs_assignment *
             bool by_device = a->request[c].form == FORM_DEVICES;
 
             has_cores = has_cores || !by_device;
-            put_ids(&out, &a->node->dev[a->pick[c][i].dev], &a->pick[c][i], group->facts,
+            put_ids(&out, &a->node->dev[a->pick[c][i].dev], &a->pick[c][i], a->group->facts,
                     by_device);
         }
     (void)gs_pairs_set(ret, arena, GS_STR("AWS_NEURON_IDS"), (struct gs_str){out.p, out.n});
@@ -310,6 +315,7 @@ static const struct gs_policy_ops ops = {
     .request = request_of,
     .read_node = read_node,
     .fit = fit_devices,
+    .rules = &rules,
     .annotate = annotate,
 };
 

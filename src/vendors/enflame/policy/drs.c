@@ -181,7 +181,8 @@ static enum gs_reason question(const struct gs_fit *fit, uint32_t at,
         return GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT;
     if (profile == NULL)
         return GS_REASON_MODE_NOT_FIT;
-    if (dev->count - use->slots < profile->slices)
+    /* grants have slices as cores */
+    if (dev->count - gs_drs_profile_slices(fit->group->facts, use->cores) < profile->slices)
         return GS_REASON_CARD_TIME_SLICING_EXHAUSTED;
     return GS_REASON_COUNT;
 }
@@ -191,7 +192,7 @@ static int fit_slice(const struct gs_policy *policy, struct gs_fit *fit, struct 
     const struct gs_drs_profiles *profiles = fit->group->facts;
     const struct gs_drs_profile *profile = profile_for(profiles, fit->request);
 
-    (void)policy; /* the wish has its keys' lists */
+    (void)policy;
     gs_reasons_reset(fit->reasons, fit->group->n);
     for (uint32_t i = fit->group->n; i > 0; i--) {
         uint32_t at = fit->order[i - 1];
@@ -209,24 +210,6 @@ static int fit_slice(const struct gs_policy *policy, struct gs_fit *fit, struct 
         gs_reasons_add(fit->reasons, why, 1);
     }
     return -ENOSPC;
-}
-
-static void add(int32_t *sum, int32_t more)
-{
-    if (__builtin_add_overflow(*sum, more, sum))
-        *sum = INT32_MAX;
-}
-
-/* Shares in use are slices, which a grant has as cores. */
-static void book(const struct gs_policy *policy, const struct gs_device *dev, struct gs_use *use,
-                 const struct gs_pick *pick)
-{
-    const struct card *card = dev->custom;
-
-    (void)policy;
-    add(&use->slots, gs_drs_profile_slices(card->profiles, pick->cores));
-    add(&use->mem_mib, pick->mem_mib);
-    add(&use->cores, pick->cores);
 }
 
 static const struct gs_drs_profile *profile_named(const struct gs_drs_profiles *profiles,
@@ -310,6 +293,5 @@ const struct gs_policy_ops gs_drs_ops = {
     .request = request_of,
     .read_node = read_node,
     .fit = fit_slice,
-    .book = book,
     .annotate = annotate,
 };

@@ -7,7 +7,7 @@
 #include <yyjson.h>
 
 #include "core/size.h"
-#include "model/json_out.h"
+#include "model/json.h"
 #include "model/register.h"
 
 /* Digits of at most `max` at the front, cut off. */
@@ -89,11 +89,11 @@ static int read_profiles(yyjson_val *list, struct gs_arena *arena, struct gs_drs
 static int read_card(yyjson_val *v, struct gs_arena *arena, struct gs_drs_card *ret,
                      struct gs_err *err)
 {
-    struct gs_str slices = text_of(yyjson_obj_get(v, "capacity"), arena);
+    struct gs_str slices = text_of(gs_json_get(v, "capacity"), arena);
     uint64_t n;
 
-    ret->index = text_of(yyjson_obj_get(v, "index"), arena);
-    ret->minor = text_of(yyjson_obj_get(v, "minor"), arena);
+    ret->index = text_of(gs_json_get(v, "index"), arena);
+    ret->minor = text_of(gs_json_get(v, "minor"), arena);
     if (!gs_str_is_word(ret->index) || gs_size_parse_u64(slices, &n) != 0 || n > GS_DRS_SLICES_MAX)
         return gs_err_set(err, -EINVAL, "a device has no index, or an impossible capacity");
     ret->slices = (int32_t)n;

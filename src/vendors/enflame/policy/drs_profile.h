@@ -39,5 +39,5 @@ GS_WUR int gs_drs_profile_read(struct gs_str text, struct gs_arena *arena,
                                size_t *ret_n, struct gs_err *err);
 /** Percent of the card that a profile is, rounded up. */
 int32_t gs_drs_profile_cores(const struct gs_drs_profiles *profiles, int32_t slices);
-/** The slices behind a number of cores, summed over profiles or not. */
+/** The slices behind a number of cores, of one profile or summed over those of a card. */
 int32_t gs_drs_profile_slices(const struct gs_drs_profiles *profiles, int32_t cores);

@@ -111,6 +111,19 @@ static enum gs_reason xpu_joins(const struct gs_fit *fit, const struct gs_device
     return GS_REASON_COUNT;
 }
 
+/* The plugin's number of shares is not what limits them: memory is. Four quarters fit. */
+static int read_xpus(const struct gs_policy *policy, const struct gs_node_view *node,
+                     struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
+                     struct gs_err *err)
+{
+    int rc = gs_usual_read_register(policy, node, arena, ret_dev, ret, err);
+
+    for (uint32_t i = 0; rc == 0 && i < ret->n; i++)
+        if ((*ret_dev)[i].count < CARD_MIB / QUARTER_MIB)
+            (*ret_dev)[i].count = CARD_MIB / QUARTER_MIB;
+    return rc;
+}
+
 static enum gs_reason question(const struct gs_fit *fit, uint32_t at, joins may_join)
 {
     const struct gs_device *dev = &fit->node->dev[at];
@@ -150,7 +163,7 @@ static bool find_open(const struct gs_fit *fit, joins may_join, struct cards *re
     return is_told;
 }
 
-static int fit_cards(struct gs_fit *fit, joins may_join, struct gs_pick *ret_pick)
+static int fit_cards(const struct gs_fit *fit, joins may_join, struct gs_pick *ret_pick)
 {
     struct cards cards;
     uint32_t chosen = 0;
@@ -173,7 +186,7 @@ static int fit_whole(const struct gs_policy *policy, struct gs_fit *fit, struct 
 {
     int n = fit_cards(fit, card_joins, ret_pick);
 
-    (void)policy; /* the wish has its keys' lists */
+    (void)policy;
     for (int i = 0; i < n; i++) {
         ret_pick[i].mem_mib = fit->node->dev[ret_pick[i].dev].mem_mib;
         ret_pick[i].cores = fit->node->dev[ret_pick[i].dev].cores;
@@ -185,7 +198,7 @@ static int fit_xpu(const struct gs_policy *policy, struct gs_fit *fit, struct gs
 {
     int n = fit_cards(fit, xpu_joins, ret_pick);
 
-    (void)policy; /* the wish has its keys' lists */
+    (void)policy;
     for (int i = 0; i < n; i++) {
         ret_pick[i].mem_mib = fit->request->mem_mib;
         ret_pick[i].cores = fit->request->cores;
@@ -201,13 +214,12 @@ static uint32_t card_bit(const struct gs_device *dev)
 /* Fragmentation with the pod's cards against that without them. */
 static double score(const struct gs_policy *policy, const struct gs_assignment *a, bool is_spread)
 {
-    const struct gs_group *group = gs_node_group(a->node, policy);
+    const struct gs_group *group = a->group;
     uint32_t before = 0, after;
     bool has_any = false;
 
+    (void)policy;
     (void)is_spread;
-    if (group == NULL)
-        return 0;
     for (uint32_t i = group->first; i < group->first + group->n; i++)
         if (a->node->use[i].slots > 0)
             before |= card_bit(&a->node->dev[i]);
@@ -250,7 +262,7 @@ static const struct gs_policy_ops whole_ops = {
 static const struct gs_policy_ops xpu_ops = {
     .admit = xpu_admit,
     .request = xpu_request,
-    .read_node = gs_usual_read_register,
+    .read_node = read_xpus,
     .fit = fit_xpu,
 };
 

@@ -208,7 +208,7 @@ static void test_score_and_annotations(void **state)
     assert_int_equal(kit_fit(&kit, 1), 2);
     p = kit_write(&kit, 1);
     /* 1.7: the last container's */
-    assert_string_equal(kit_written(&kit, &p, "BAIDU_COM_DEVICE_IDX"), "4,5");
+    assert_string_equal(kit_written(&kit, &p, "BAIDU_COM_DEVICE_IDX"), "1,2");
     assert_true(gs_str_eq_c(kit.policy->keys.allocated, "hami.io/kunlun-allocated"));
     assert_int_equal(kit.policy->keys.to_allocate.n, 0);
     assert_int_equal(kit.policy->keys.lock.n, 0);
