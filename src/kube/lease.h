@@ -46,7 +46,7 @@ struct gs_kube_lease_opt {
 GS_WUR int gs_kube_lease_new(struct gs_kube_client *client, const struct gs_kube_lease_opt *opt,
                              gs_kube_lease_fn *fn, void *arg, struct gs_kube_lease **ret_lease,
                              struct gs_err *err);
-/** Stops; what we hold runs out by itself. */
+/** Stops; what we hold runs out by itself. Not from inside fn. */
 struct gs_kube_lease *gs_kube_lease_free(struct gs_kube_lease *lease);
 /** Hand the lease over at once (holder ""), as a leader that ends does. fn is told when it is done;
  *  the lease is not taken again. */
