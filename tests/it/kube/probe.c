@@ -5,7 +5,7 @@
  * [UID] list RESOURCE NS PAGE            json RESOURCE NS NAME JSON      evict NS NAME [UID] watch
  * RESOURCE NS [LABELS [FIELDS]]                              create RESOURCE NS JSON relist | stats
  * | unwatch         bind NS POD UID NODE [KEY=VALUE...]
- * "-" stands for nothing. The end of the input ends the program. */
+ * probe_more.c has more. "-" stands for nothing. The end of the input ends the program. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -334,7 +334,7 @@ static void run_command(struct probe *p, char **words)
     else if (strcmp(words[0], "evict") == 0 || strcmp(words[0], "delete") == 0)
         rc = end(p, words, &err);
     else
-        rc = gs_err_set(&err, -EINVAL, "no such command: %s", words[0]);
+        rc = probe_more(p, words, &err);
     if (rc < 0)
         probe_refused(rc, &err);
 }
@@ -400,6 +400,7 @@ int main(int argc, char **argv)
     if (rc < 0)
         (void)fprintf(stderr, "probe: %s (%d)\n", err.text, rc);
     gs_kube_watch_free(p.watch);
+    probe_more_end(&p);
     gs_kube_client_free(p.client);
     gs_kube_config_fini(&config);
     gs_loop_free(p.loop);
