@@ -42,8 +42,9 @@ static const cyaml_schema_value_t allow_schema = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct gs_nvidia_yaml_allow, allow_field),
 };
 
+/* No CYAML_FLAG_POINTER_NULL: it would take "" for a missing key. */
 #define NAME(key, member)                                                                          \
-    CYAML_FIELD_STRING_PTR(key, OPTIONAL_PTR, struct gs_nvidia_yaml, member, 0, 253)
+    CYAML_FIELD_STRING_PTR(key, CYAML_FLAG_OPTIONAL, struct gs_nvidia_yaml, member, 0, 253)
 #define BOOL(key, member)                                                                          \
     CYAML_FIELD_ENUM_PTR(key, OPTIONAL_PTR | CYAML_FLAG_STRICT, struct gs_nvidia_yaml, member,     \
                          bool_word, CYAML_ARRAY_LEN(bool_word))

@@ -1,5 +1,6 @@
 #pragma once
-/* The section `nvidia` of HAMi's device configuration: what the file has, and what we keep of it. */
+/* The section `nvidia` of HAMi's device configuration: what the file has, and what we keep of it.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,9 +39,9 @@ struct gs_nvidia_allow {
 
 /** With the chart's defaults filled in. */
 struct gs_nvidia_conf {
-    bool overwrites_env;  /**< containers that ask for no card see none */
-    int32_t default_mem;  /**< MiB where nothing is asked; 0: the whole card */
-    int32_t default_count; /**< cards where only memory or cores are asked; 0: none added */
+    bool overwrites_env;         /**< containers that ask for no card see none */
+    int32_t default_mem;         /**< MiB where nothing is asked; 0: the whole card */
+    int32_t default_count;       /**< cards where only memory or cores are asked; 0: none added */
     struct gs_str core_policy;   /**< "force" or "disable", put into GPU containers; else empty */
     struct gs_str runtime_class; /**< of pods with GPU containers that name none; empty: none */
     const struct gs_nvidia_allow *allow;

@@ -3,39 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <yyjson.h>
 
+#include "model/json.h"
 #include "model/usual.h"
 #include "vendors/nvidia/policy/mig.h"
-
-/* Go's decoder takes a key in any case; the last of several counts. NULL: absent or null. */
-static yyjson_val *member(yyjson_val *obj, const char *key)
-{
-    yyjson_val *found = NULL, *name;
-    yyjson_obj_iter iter;
-
-    if (!yyjson_is_obj(obj))
-        return NULL;
-    yyjson_obj_iter_init(obj, &iter);
-    while ((name = yyjson_obj_iter_next(&iter)) != NULL)
-        if (strcasecmp(yyjson_get_str(name), key) == 0)
-            found = yyjson_obj_iter_get_val(name);
-    return yyjson_is_null(found) ? NULL : found;
-}
-
-static bool read_i32(yyjson_val *val, int32_t *ret)
-{
-    if (val == NULL) {
-        *ret = 0;
-        return true;
-    }
-    if (yyjson_is_uint(val) ? yyjson_get_uint(val) > INT32_MAX
-                            : !yyjson_is_sint(val) || yyjson_get_sint(val) < INT32_MIN)
-        return false;
-    *ret = (int32_t)yyjson_get_sint(val);
-    return true;
-}
 
 static struct gs_str text_of(yyjson_val *val)
 {
@@ -65,8 +37,8 @@ static int read_places(yyjson_val *list, struct gs_arena *arena, struct gs_nvidi
     for (size_t i = 0; i < n; i++) {
         yyjson_val *at = yyjson_arr_get(list, i);
 
-        if (!read_i32(member(at, "start"), &place[i].start) ||
-            !read_i32(member(at, "size"), &place[i].size) || place[i].start < 0 ||
+        if (gs_json_int32(gs_json_get(at, "start"), &place[i].start) < 0 ||
+            gs_json_int32(gs_json_get(at, "size"), &place[i].size) < 0 || place[i].start < 0 ||
             place[i].size < 1)
             return -EINVAL;
     }
@@ -78,12 +50,13 @@ static int read_places(yyjson_val *list, struct gs_arena *arena, struct gs_nvidi
 
 static int read_profile(yyjson_val *obj, struct gs_arena *arena, struct gs_nvidia_profile *ret)
 {
-    if (!read_i32(member(obj, "memoryMB"), &ret->mem_mib) ||
-        !read_i32(member(obj, "core"), &ret->cores) ||
-        !read_i32(member(obj, "sliceCount"), &ret->slices) || ret->mem_mib < 0 || ret->cores < 0)
+    if (!yyjson_is_obj(obj) || gs_json_int32(gs_json_get(obj, "memoryMB"), &ret->mem_mib) < 0 ||
+        gs_json_int32(gs_json_get(obj, "core"), &ret->cores) < 0 ||
+        gs_json_int32(gs_json_get(obj, "sliceCount"), &ret->slices) < 0 || ret->mem_mib < 0 ||
+        ret->cores < 0)
         return -EINVAL;
-    ret->name = gs_arena_str(arena, text_of(member(obj, "name")));
-    return read_places(member(obj, "placements"), arena, ret);
+    ret->name = gs_arena_str(arena, text_of(gs_json_get(obj, "name")));
+    return read_places(gs_json_get(obj, "placements"), arena, ret);
 }
 
 static int by_size(const void *a, const void *b)
@@ -97,7 +70,7 @@ static int by_size(const void *a, const void *b)
 int gs_nvidia_read_device(void *user, struct yyjson_val *element, struct gs_arena *arena,
                           struct gs_device *dev, struct gs_err *err)
 {
-    yyjson_val *list = member(element, "migProfiles");
+    yyjson_val *list = gs_json_get(element, "migProfiles");
     struct gs_nvidia_profile *profile;
     struct gs_nvidia_mig *mig;
     size_t n = yyjson_arr_size(list);
@@ -139,8 +112,8 @@ static size_t index_of(const struct gs_device *dev, size_t n, struct gs_str uuid
 
 static bool read_row(yyjson_val *row, const struct gs_device *dev, size_t n, int32_t *score)
 {
-    size_t from = index_of(dev, n, text_of(member(row, "uuid")));
-    yyjson_val *map = member(row, "score"), *name;
+    size_t from = index_of(dev, n, text_of(gs_json_get(row, "uuid")));
+    yyjson_val *map = gs_json_get(row, "score"), *name;
     yyjson_obj_iter iter;
 
     if (!yyjson_is_obj(row) || (map != NULL && !yyjson_is_obj(map)))
@@ -150,9 +123,9 @@ static bool read_row(yyjson_val *row, const struct gs_device *dev, size_t n, int
     yyjson_obj_iter_init(map, &iter);
     while ((name = yyjson_obj_iter_next(&iter)) != NULL) {
         size_t to = index_of(dev, n, text_of(name));
-        int32_t value;
+        int32_t value = 0;
 
-        if (!read_i32(yyjson_obj_iter_get_val(name), &value))
+        if (gs_json_int32(yyjson_obj_iter_get_val(name), &value) < 0)
             return false;
         if (to < n && to != from)
             score[from * n + to] = value;
@@ -161,21 +134,21 @@ static bool read_row(yyjson_val *row, const struct gs_device *dev, size_t n, int
 }
 
 static int read_scores(struct gs_str text, const struct gs_device *dev, size_t n,
-                       struct gs_arena *arena, struct gs_nvidia_facts *facts)
+                       struct gs_arena *arena, struct gs_nvidia_facts *facts, struct gs_err *err)
 {
-    yyjson_doc *doc;
+    yyjson_doc *doc = NULL;
     yyjson_val *list;
     int32_t *score;
-    int rc = 0;
+    int rc;
 
     if (n > GS_NVIDIA_SCORED_MAX)
         return 0;
-    if (text.n > GS_REGISTER_BYTES_MAX)
-        return -E2BIG;
     score = GS_ARENA_ARRAY(arena, n * n, int32_t);
     if (score == NULL)
         return -ENOMEM;
-    doc = yyjson_read(text.p, text.n, 0);
+    rc = gs_json_parse(text, GS_REGISTER_BYTES_MAX, &doc, err);
+    if (rc < 0)
+        return rc;
     list = yyjson_doc_get_root(doc);
     if (!yyjson_is_arr(list) || yyjson_arr_size(list) > GS_REGISTER_DEVICES_MAX)
         rc = -EINVAL;
@@ -186,17 +159,6 @@ static int read_scores(struct gs_str text, const struct gs_device *dev, size_t n
     if (rc == 0)
         facts->score = score;
     return rc;
-}
-
-static struct gs_str trimmed(struct gs_str s)
-{
-    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t')) {
-        s.p++;
-        s.n--;
-    }
-    while (s.n > 0 && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-        s.n--;
-    return s;
 }
 
 static int read_cordon(struct gs_str list, const struct gs_device *dev, size_t n,
@@ -210,7 +172,7 @@ static int read_cordon(struct gs_str list, const struct gs_device *dev, size_t n
     if (list.n > GS_REGISTER_BYTES_MAX)
         return -E2BIG;
     while (gs_str_cut(&list, ',', &uuid)) {
-        size_t at = index_of(dev, n, trimmed(uuid));
+        size_t at = index_of(dev, n, gs_select_trim(uuid));
 
         if (at < n)
             is_cordoned[at] = true;
@@ -225,8 +187,7 @@ int gs_nvidia_read_node(const struct gs_policy *policy, const struct gs_node_vie
 {
     const struct gs_str *scores =
         gs_pairs_find(node->annotations, GS_STR("hami.io/node-nvidia-score"));
-    const struct gs_str *cordon =
-        gs_pairs_find(node->annotations, GS_STR("hami.io/device-cordon"));
+    const struct gs_str *cordon = gs_pairs_find(node->annotations, GS_STR("hami.io/device-cordon"));
     struct gs_nvidia_facts *facts;
     struct gs_device *dev;
     struct gs_group group = *ret;
@@ -240,9 +201,9 @@ int gs_nvidia_read_node(const struct gs_policy *policy, const struct gs_node_vie
         return -ENOMEM;
     facts->n = group.n;
     if (scores != NULL) {
-        rc = read_scores(*scores, dev, group.n, arena, facts);
+        rc = read_scores(*scores, dev, group.n, arena, facts, err);
         if (rc < 0)
-            return gs_err_set(err, rc, "invalid hami.io/node-nvidia-score");
+            return gs_err_wrap(err, rc, "invalid hami.io/node-nvidia-score");
     }
     if (cordon != NULL) {
         rc = read_cordon(*cordon, dev, group.n, arena, facts);

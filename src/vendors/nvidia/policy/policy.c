@@ -5,6 +5,7 @@
 #include "model/usual.h"
 #include "vendors/nvidia/policy/admit.h"
 #include "vendors/nvidia/policy/conf.h"
+#include "vendors/nvidia/policy/fit.h"
 #include "vendors/nvidia/policy/node.h"
 
 static const struct gs_policy_ops ops = {
@@ -12,6 +13,9 @@ static const struct gs_policy_ops ops = {
     .request = gs_nvidia_request,
     .read_node = gs_nvidia_read_node,
     .read_device = gs_nvidia_read_device,
+    .wish = gs_nvidia_wish,
+    .rules = &gs_nvidia_rules,
+    .annotate = gs_nvidia_annotate,
 };
 
 #define KEY(text)                                                                                  \
@@ -22,6 +26,7 @@ static const struct gs_policy_ops ops = {
 static const struct gs_keys keys = {
     .to_allocate = KEY("hami.io/vgpu-devices-to-allocate"),
     .allocated = KEY("hami.io/vgpu-devices-allocated"),
+    .placements = KEY("hami.io/vgpu-mig-allocations"),
     .node_register = KEY("hami.io/node-nvidia-register"),
     .handshake = KEY("hami.io/node-handshake"),
     .use_uuid = KEY("nvidia.com/use-gpuuuid"),
