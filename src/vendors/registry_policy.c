@@ -1,5 +1,6 @@
 #include "vendors/registry_policy.h"
 
+#include "vendors/amd/policy/amd.h"
 #include "vendors/ascend/policy/ascend.h"
 #include "vendors/awsneuron/policy/awsneuron.h"
 #include "vendors/biren/policy/biren.h"
@@ -27,6 +28,7 @@ const struct gs_policy_section *const gs_registry_policy[] = {
     &gs_metax_section,
     &gs_kunlun_section,
     &gs_awsneuron_section,
+    &gs_amd_section,
     &gs_vastai_section,
     &gs_biren_section,
     &gs_ascend_section,

@@ -181,9 +181,9 @@ static const struct gs_keys keys = {
     .lock = KEY("cambricon.com/dsmlu.lock"),
 };
 
-#define OPTIONAL (CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL)
+/* No CYAML_FLAG_POINTER_NULL: it would take "" for a missing key. */
 #define NAME(key, member)                                                                          \
-    CYAML_FIELD_STRING_PTR(key, OPTIONAL, struct gs_cambricon_conf, member, 0, 253)
+    CYAML_FIELD_STRING_PTR(key, CYAML_FLAG_OPTIONAL, struct gs_cambricon_conf, member, 0, 253)
 
 static const cyaml_schema_field_t field[] = {
     NAME("resourceCountName", count),

@@ -42,15 +42,16 @@ static const struct gs_keys keys = {
     .lock = KEY(GS_KEY_NODE_LOCK),
 };
 
-#define OPTIONAL (CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL)
+/* No CYAML_FLAG_POINTER_NULL: it would take "" for a missing key. */
 #define NAME(key, member)                                                                          \
-    CYAML_FIELD_STRING_PTR(key, OPTIONAL, struct gs_hygon_conf, member, 0, 253)
+    CYAML_FIELD_STRING_PTR(key, CYAML_FLAG_OPTIONAL, struct gs_hygon_conf, member, 0, 253)
 
 static const cyaml_schema_field_t field[] = {
     NAME("resourceCountName", count),
     NAME("resourceMemoryName", mem),
     NAME("resourceCoreName", core),
-    CYAML_FIELD_INT_PTR("memoryFactor", OPTIONAL, struct gs_hygon_conf, mem_factor),
+    CYAML_FIELD_INT_PTR("memoryFactor", CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL,
+                        struct gs_hygon_conf, mem_factor),
     CYAML_FIELD_END,
 };
 
