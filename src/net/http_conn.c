@@ -42,8 +42,14 @@ static int on_verify(gnutls_session_t session)
 {
     struct gs_http_conn *conn = conn_of(gnutls_session_get_ptr(session));
 
-    if (!conn || gs_server_tls_check_peer(&conn->server->tls, session, &conn->peer) < 0)
+    if (!conn)
         return GNUTLS_E_CERTIFICATE_ERROR;
+    if (gs_server_tls_check_peer(&conn->server->tls, session, &conn->peer) < 0) {
+        conn->server->stats.refused_access++;
+        /* libmicrohttpd closes without a word; this much the peer's operator should read. */
+        (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, GNUTLS_A_BAD_CERTIFICATE);
+        return GNUTLS_E_CERTIFICATE_ERROR;
+    }
     return 0;
 }
 
@@ -122,6 +128,8 @@ static void close_conn(struct gs_http_conn *conn)
     gs_server_tls_pair_unref(conn->pair);
     gs_buf_fini(&conn->body);
     free(conn);
+    /* At its limits libmicrohttpd stops listening, and takes it up again with its next run only. */
+    gs_http_server_pump_soon(server);
     gs_http_server_check_done(server);
 }
 

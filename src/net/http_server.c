@@ -142,6 +142,7 @@ static void sweep(void *user)
         gs_http_conn_cut(conn);
     }
     look_at_files(server);
+    gs_http_server_pump_soon(server); /* descriptors may have become free elsewhere */
     gs_loop_timer_in(server->loop, &server->sweep_timer, SWEEP_MS, sweep, server);
 }
 

@@ -162,9 +162,9 @@ struct gs_http_server_stats {
     uint64_t accepted;
     uint64_t open; /**< now */
     uint64_t requests;
-    uint64_t pending; /**< tokens out, now */
-    uint64_t refused_access;
-    uint64_t refused_size; /**< 413 and 503 */
+    uint64_t pending;        /**< tokens out, now */
+    uint64_t refused_access; /**< 403, and client certificates that did not pass */
+    uint64_t refused_size;   /**< 413 and 503 */
     uint64_t timeouts;
     uint64_t reloads;         /**< pairs taken into use after the first */
     uint64_t reload_failures; /**< changed files that were refused */
