@@ -175,12 +175,17 @@ int gs_quantity_int(struct gs_str text, int64_t *ret)
 {
     struct parts p;
     u128 v = 0;
+    int64_t value = 0;
     int rc = read_parts(text, &p);
 
+    if (rc == 0)
+        rc = whole(&p, &v);
+    if (rc == 0)
+        rc = with_sign(&p, v, &value);
     if (rc < 0)
         return rc;
-    rc = whole(&p, &v);
-    if (rc < 0)
-        return rc;
-    return is_plain(&p) ? with_sign(&p, v, ret) : -EDOM;
+    if (!is_plain(&p))
+        return -EDOM;
+    *ret = value;
+    return 0;
 }

@@ -44,6 +44,12 @@ static int by_text(const void *a, const void *b)
     return strcmp(tx, ty);
 }
 
+/* Reasons of the node, not of cards: HAMi writes them bare. */
+static bool is_of_node(enum gs_reason reason)
+{
+    return reason == GS_REASON_NODE_INSUFFICIENT_DEVICE || reason == GS_REASON_NODE_UNFIT_POD;
+}
+
 void gs_reasons_write(const struct gs_reasons *r, struct gs_buf *buf)
 {
     struct entry entry[GS_REASON_COUNT];
@@ -53,7 +59,11 @@ void gs_reasons_write(const struct gs_reasons *r, struct gs_buf *buf)
         if (r->count[i] > 0)
             entry[n++] = (struct entry){i, r->count[i]};
     qsort(entry, n, sizeof(entry[0]), by_text);
-    for (size_t i = 0; i < n; i++)
-        gs_buf_addf(buf, "%s%u/%u %s", i == 0 ? "" : ", ", entry[i].count, r->of,
-                    word[entry[i].reason]);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            gs_buf_adds(buf, ", ");
+        if (!is_of_node(entry[i].reason))
+            gs_buf_addf(buf, "%u/%u ", entry[i].count, r->of);
+        gs_buf_adds(buf, word[entry[i].reason]);
+    }
 }

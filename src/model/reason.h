@@ -21,7 +21,9 @@ struct gs_reasons {
     uint32_t of;        /**< cards looked at: the denominator */
     uint32_t collected; /**< cards that would serve, where they were too few */
     uint32_t asked;     /**< cards the request wants */
-    /* The best that was there, for people: filled by the shared walk, 0 where unknown. */
+    /* For people, by the shared walk: of the cards that lack memory the one with most of it (where
+     * none lacks memory: of those that lack cores the one with most of these). Known where
+     * CARD_INSUFFICIENT_MEMORY or CARD_INSUFFICIENT_CORE is counted. */
     uint32_t best_device; /**< index into the node's devices */
     int32_t best_free_mib, need_mib;
     int32_t best_free_cores, need_cores;
@@ -33,5 +35,6 @@ static inline void gs_reasons_add(struct gs_reasons *r, enum gs_reason reason, u
     r->count[reason] += n;
 }
 
-/** "2/8 CardInsufficientMemory, 1/8 CardNotHealth": reasons sorted as text, HAMi's form. */
+/** "2/8 CardInsufficientMemory, 1/8 CardNotHealth": reasons sorted as text, HAMi's form;
+ *  "NodeInsufficientDevice" stands bare. */
 void gs_reasons_write(const struct gs_reasons *r, struct gs_buf *buf);
