@@ -1,8 +1,11 @@
 #include "kit.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "vendors/awsneuron/policy/awsneuron.h"
+#include "whole.h"
+#include "yaml.h"
 
 #define NEURON "aws.amazon.com/neuron"
 #define CORE   "aws.amazon.com/neuroncore"
@@ -284,11 +287,78 @@ static void test_selection(void **state)
     kit_fini(&kit);
 }
 
+/* A3.10 as a whole, and a node where the request comes to fewer devices than it names */
+static void test_grant(void **state)
+{
+    struct kit kit;
+    struct gs_pairs p;
+
+    (void)state;
+    setup(&kit, "1", "2", "inf2.xlarge");
+    kit_limit(&kit, 0, CORE, "2");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/aws-neuron-devices-allocated"),
+                        "node1-AWSNeuron-0,AWSNeuron,0,3:;");
+    assert_string_equal(kit_written(&kit, &p, "AWS_NEURON_IDS"), "0,1");
+    kit_limit(&kit, 0, CORE, "4");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), -ENOSPC);
+    assert_string_equal(kit_reasons(&kit), "1/1 NodeInsufficientDevice");
+    kit_fini(&kit);
+
+    setup(&kit, "1", "4", "inf1.xlarge");
+    kit_limit(&kit, 0, CORE, "4");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/aws-neuron-devices-allocated"),
+                        "node1-AWSNeuron-0,AWSNeuron,0,15:;");
+    assert_string_equal(kit_written(&kit, &p, "AWS_NEURON_IDS"), "0,1,2,3");
+    kit_fini(&kit);
+}
+
+/* Whatever comes and goes, no core is given twice, and masks of a pod add up to what it holds. */
+static void test_no_core_twice(void **state)
+{
+    unsigned seed = 20261130;
+    int32_t held[16] = {0};
+    struct kit kit;
+
+    (void)state;
+    print_message("seed %u\n", seed);
+    setup(&kit, "16", "64", "inf1.24xlarge");
+    for (int step = 0; step < 20000; step++) {
+        size_t at = (size_t)rand_r(&seed) % 16;
+
+        if (rand_r(&seed) % 2 == 0) {
+            int32_t gone = held[at] & (int32_t)rand_r(&seed);
+
+            held[at] &= ~gone;
+            kit.use[at].cores -= gone;
+            kit.use[at].slots = held[at] != 0;
+        }
+        kit.request[0] = (struct gs_request){.nums = 1 + rand_r(&seed) % 4,
+                                             .cores = 1 + rand_r(&seed) % 2,
+                                             .form = (uint8_t)(rand_r(&seed) % 2)};
+        kit_unfit(&kit);
+        if (kit_fit(&kit, 0) < 0)
+            continue;
+        for (size_t i = 0; i < kit.n_picks[0]; i++) {
+            const struct gs_pick *pick = &kit.pick[0][i];
+
+            assert_int_equal(held[pick->dev] & pick->cores, 0);
+            assert_int_equal(pick->cores & ~15, 0);
+            assert_true(pick->cores != 0);
+            held[pick->dev] |= pick->cores;
+            kit.use[pick->dev].cores += pick->cores;
+            kit.use[pick->dev].slots++;
+        }
+        for (size_t i = 0; i < 16; i++)
+            assert_int_equal(kit.use[i].cores, held[i]);
+    }
+    kit_fini(&kit);
+}
+
 /* control-plane 4.1: a key that is missing has the chart's name, "" switches it off */
 static void test_section(void **state)
 {
-    static char empty[] = "", neuron[] = "example.com/n";
-    const struct gs_awsneuron_conf conf = {.count = neuron, .core = empty};
     struct kit kit;
 
     (void)state;
@@ -297,7 +367,8 @@ static void test_section(void **state)
     assert_true(gs_str_eq_c(kit.policy->names.core, CORE));
     kit_fini(&kit);
 
-    kit_init(&kit, &gs_awsneuron_section, &conf, "AWSNeuron");
+    yaml_kit(&kit, &gs_awsneuron_section,
+             "resourceCountName: example.com/n\nresourceCoreName: \"\"\n", "AWSNeuron");
     kit_container(&kit, "c0");
     kit_limit(&kit, 0, CORE, "1");
     assert_int_equal(kit_admit(&kit, 0), 0);
@@ -315,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_annotations), cmocka_unit_test(test_masks),
         cmocka_unit_test(test_runs),        cmocka_unit_test(test_stride),
         cmocka_unit_test(test_selection),   cmocka_unit_test(test_section),
+        cmocka_unit_test(test_grant),       cmocka_unit_test(test_no_core_twice),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

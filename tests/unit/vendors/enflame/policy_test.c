@@ -4,6 +4,8 @@
 
 #include "vendors/enflame/policy/drs_profile.h"
 #include "vendors/enflame/policy/enflame.h"
+#include "whole.h"
+#include "yaml.h"
 
 #define GCU      "enflame.com/gcu"
 #define DRS      "enflame.com/drs-gcu"
@@ -305,21 +307,55 @@ static void test_cards(void **state)
 /* 4.1 */
 static void test_section(void **state)
 {
-    static char empty[] = "", old[] = "enflame.com/vgcu";
-    const struct gs_enflame_conf older = {.vgcu = old}, off = {.drs = empty, .vgcu = old};
     struct kit kit;
 
     (void)state;
-    kit_init(&kit, &gs_enflame_section, &older, "Enflame");
+    yaml_kit(&kit, &gs_enflame_section,
+             "resourceNameVGCU: enflame.com/vgcu\n"
+             "resourceNameVGCUPercentage: enflame.com/vgcu-percentage\n",
+             "Enflame");
     assert_true(gs_str_eq_c(kit.policy->names.count, "enflame.com/vgcu"));
+    assert_true(gs_str_eq_c(kit.policy->names.mem, MEM));
+    assert_true(gs_str_eq_c(kit.policy->names.core, CORE));
     assert_int_equal(kit.policies.n, 2);
     kit_fini(&kit);
-    kit_init(&kit, &gs_enflame_section, &off, "Enflame");
+    yaml_kit(&kit, &gs_enflame_section,
+             "resourceNameDRSGCU: \"\"\nresourceNameVGCU: enflame.com/vgcu\n", "Enflame");
     assert_int_equal(kit.policy->names.count.n, 0);
     kit_container(&kit, "c");
     kit_limit(&kit, 0, DRS, "1");
     assert_int_equal(kit_admit(&kit, 0), 0);
     assert_int_equal(kit_ask(&kit, 0).nums, 0);
+    kit_fini(&kit);
+    yaml_kit(&kit, &gs_enflame_section, "resourceNameGCU: example.com/g\n", "GCU");
+    assert_true(gs_str_eq_c(kit.policy->names.count, "example.com/g"));
+    kit_fini(&kit);
+    kit_init(&kit, &gs_enflame_section, NULL, "Enflame");
+    assert_true(gs_str_eq_c(kit.policy->names.count, DRS));
+    kit_fini(&kit);
+}
+
+/* A3.17 as a whole: the grant beside the vendor's own annotations */
+static void test_grant(void **state)
+{
+    struct kit kit;
+    struct gs_pairs p;
+
+    (void)state;
+    setup(&kit, "Enflame", example);
+    kit_limit(&kit, 0, DRS, "3");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/enflame-vgpu-devices-allocated"),
+                        "node1-enflame-drs-0,Enflame,20480,50:;;");
+    assert_string_equal(kit_written(&kit, &p, "enflame.com/gcu-request-size"), "3");
+    kit_limit(&kit, 1, DRS, "3");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(
+        kit_written(&kit, &p, "hami.io/enflame-vgpu-devices-allocated"),
+        "node1-enflame-drs-0,Enflame,20480,50:;node1-enflame-drs-0,Enflame,20480,50:;");
+    kit_limit(&kit, 1, DRS, "6");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), -ENOSPC);
+    assert_string_equal(kit_reasons(&kit), "1/1 CardTimeSlicingExhausted");
     kit_fini(&kit);
 }
 
@@ -330,7 +366,7 @@ int main(void)
         cmocka_unit_test(test_devices),     cmocka_unit_test(test_bad_nodes),
         cmocka_unit_test(test_profiles),    cmocka_unit_test(test_slices),
         cmocka_unit_test(test_annotations), cmocka_unit_test(test_cards),
-        cmocka_unit_test(test_section),
+        cmocka_unit_test(test_section),     cmocka_unit_test(test_grant),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,8 @@
 
 #include "vendors/kunlun/policy/kunlun.h"
 #include "vendors/kunlun/policy/wings.h"
+#include "whole.h"
+#include "yaml.h"
 
 #define ALL 0xffu
 
@@ -371,21 +373,86 @@ static void test_bad_nodes(void **state)
     kit_fini(&kit);
 }
 
-/* 4.1 */
-static void test_section(void **state)
+/* Both words as a whole: grants of shares and of cards */
+static void test_grant(void **state)
 {
-    static char empty[] = "", name[] = "example.com/x";
-    const struct gs_kunlun_conf conf = {.count = empty, .vcount = name};
+    struct kit kit;
+    struct gs_pairs p;
+
+    (void)state;
+    setup(&kit, "XPU");
+    read_xpus(&kit, 98304);
+    kit_limit(&kit, 1, "kunlunxin.com/vxpu", "2");
+    kit_limit(&kit, 1, "kunlunxin.com/vxpu-memory", "30000");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/xpu-devices-allocated"),
+                        ";xpu-0,XPU,49152,50:xpu-1,XPU,49152,50:;");
+    assert_string_equal(kit_written(&kit, &p, "hami.io/xpu-devices-to-allocate"),
+                        ";xpu-0,XPU,49152,50:xpu-1,XPU,49152,50:;");
+    kit_limit(&kit, 1, "kunlunxin.com/vxpu", "16");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), -ENOSPC);
+    assert_string_equal(kit_reasons(&kit), "1/8 NodeInsufficientDevice");
+    kit_fini(&kit);
+
+    setup(&kit, "kunlun");
+    kit_capacity(&kit, "kunlunxin.com/xpu", "8");
+    assert_int_equal(kit_read_node(&kit), 0);
+    kit_limit(&kit, 0, "kunlunxin.com/xpu", "1");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/kunlun-allocated"),
+                        "node1-kunlun-0,kunlun,98304,100:;;");
+    assert_string_equal(kit_written(&kit, &p, "BAIDU_COM_DEVICE_IDX"), "0");
+    kit_fini(&kit);
+}
+
+/* Pods of all sizes that come and go: a card holds equal shares and no more than its memory. */
+static void test_equal_shares(void **state)
+{
+    static const int32_t sizes[] = {24576, 49152, 98304};
+    unsigned seed = 20261130;
     struct kit kit;
 
     (void)state;
-    kit_init(&kit, &gs_kunlun_section, &conf, "kunlun");
+    print_message("seed %u\n", seed);
+    setup(&kit, "XPU");
+    read_xpus(&kit, 98304);
+    for (int step = 0; step < 20000; step++) {
+        struct gs_use *use = &kit.use[rand_r(&seed) % 8];
+
+        if (use->slots > 0 && rand_r(&seed) % 3 > 0) {
+            use->mem_mib -= use->mem_mib / use->slots;
+            use->slots--;
+        }
+        kit.request[0] = (struct gs_request){.nums = 1 << rand_r(&seed) % 4,
+                                             .mem_mib = sizes[rand_r(&seed) % 3]};
+        kit_unfit(&kit);
+        if (kit_fit(&kit, 0) < 0)
+            continue;
+        for (size_t i = 0; i < kit.n_picks[0]; i++) {
+            use = &kit.use[kit.pick[0][i].dev];
+            assert_true(use->slots == 0 || use->mem_mib / use->slots == kit.request[0].mem_mib);
+            use->slots++;
+            use->mem_mib += kit.request[0].mem_mib;
+            assert_true(use->mem_mib <= 98304);
+        }
+    }
+    kit_fini(&kit);
+}
+
+/* 4.1 */
+static void test_section(void **state)
+{
+    static const char text[] = "resourceCountName: \"\"\nresourceVCountName: example.com/x\n";
+    struct kit kit;
+
+    (void)state;
+    yaml_kit(&kit, &gs_kunlun_section, text, "kunlun");
     assert_int_equal(kit.policies.n, 2);
     kit_container(&kit, "c0");
     kit_limit(&kit, 0, "kunlunxin.com/xpu", "1");
     assert_int_equal(kit_admit(&kit, 0), 0);
     kit_fini(&kit);
-    kit_init(&kit, &gs_kunlun_section, &conf, "XPU");
+    yaml_kit(&kit, &gs_kunlun_section, text, "XPU");
     assert_true(gs_str_eq_c(kit.policy->names.count, "example.com/x"));
     assert_true(gs_str_eq_c(kit.policy->names.mem, "kunlunxin.com/vxpu-memory"));
     kit_fini(&kit);
@@ -407,6 +474,8 @@ int main(void)
         cmocka_unit_test(test_selection),
         cmocka_unit_test(test_bad_nodes),
         cmocka_unit_test(test_section),
+        cmocka_unit_test(test_grant),
+        cmocka_unit_test(test_equal_shares),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

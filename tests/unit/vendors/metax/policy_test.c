@@ -1,10 +1,12 @@
 #include "kit.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "vendors/metax/policy/metax.h"
 #include "vendors/metax/policy/sgpu.h"
+#include "whole.h"
 #include "yaml.h"
 
 #define GPU      "metax-tech.com/gpu"
@@ -628,6 +630,122 @@ static void test_annotations(void **state)
     kit_fini(&kit);
 }
 
+/* 1.6: sGPU grants carry the device's type; whole cards go to containers of their own (quirk 23) */
+static void test_grant(void **state)
+{
+    static const struct card two[] = {{0, NULL}, {0, NULL}};
+    struct kit kit;
+    struct gs_pairs p;
+
+    (void)state;
+    setup(&kit);
+    read_cards(&kit, two, 2);
+    kit_limit(&kit, 1, SGPU, "1");
+    kit_limit(&kit, 1, VCORE, "60");
+    kit_limit(&kit, 1, VMEM, "4");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/metax-sgpu-devices-allocated"),
+                        ";GPU-2,Metax-SGPU,4096,60:;");
+    assert_string_equal(kit_written(&kit, &p, "hami.io/metax-sgpu-devices-to-allocate"),
+                        ";GPU-2,Metax-SGPU,4096,60:;");
+    assert_string_equal(kit_written(&kit, &p, "metax-tech.com/gpu-devices-allocated"),
+                        "[[],[{\"uuid\":\"GPU-2\",\"compute\":60,\"vRam\":4096}]]");
+    kit_fini(&kit);
+
+    setup_gpu(&kit, "2");
+    kit_limit(&kit, 0, GPU, "1");
+    kit_limit(&kit, 1, GPU, "1");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/metax-gpu-devices-allocated"),
+                        "node1-metax-1,Metax-GPU,65536,100:;node1-metax-0,Metax-GPU,65536,100:;");
+    kit_fini(&kit);
+}
+
+struct held {
+    struct gs_tenant tenant[16];
+    size_t n;
+};
+
+/* What must be true of a card whoever is on it. */
+static void check_card(const struct held *h, const struct gs_use *use)
+{
+    uint32_t first = h->n > 0 ? h->tenant[0].tag : 0;
+
+    assert_true(use->mem_mib <= 65536 && use->cores <= 100 && use->slots <= 16);
+    for (size_t i = 0; i < h->n; i++) {
+        uint32_t now = h->tenant[i].tag;
+
+        assert_int_equal((now & GS_SGPU_CLASS_MASK) == 0, (first & GS_SGPU_CLASS_MASK) == 0);
+        if ((now & GS_SGPU_CLASS_MASK) != GS_SGPU_CLASS_ONLINE &&
+            (first & GS_SGPU_CLASS_MASK) != GS_SGPU_CLASS_ONLINE)
+            assert_int_equal(now >> GS_SGPU_QOS_SHIFT, first >> GS_SGPU_QOS_SHIFT);
+        assert_true(h->tenant[i].cores < 100 || h->n == 1);
+    }
+}
+
+static void hold(struct held *h, struct gs_use *use, const struct gs_tenant *t)
+{
+    assert_true(h->n < GS_ARRAY_LEN(h->tenant));
+    h->tenant[h->n++] = *t;
+    use->slots += t->slots;
+    use->mem_mib += t->mem_mib;
+    use->cores += t->cores;
+    use->tenant = h->tenant;
+    use->n_tenants = h->n;
+}
+
+static void leave(struct held *h, struct gs_use *use, size_t at)
+{
+    use->slots -= h->tenant[at].slots;
+    use->mem_mib -= h->tenant[at].mem_mib;
+    use->cores -= h->tenant[at].cores;
+    h->tenant[at] = h->tenant[--h->n];
+    use->n_tenants = h->n;
+}
+
+/* Pods of every class and quality that come and go */
+static void test_together(void **state)
+{
+    static const char *const class[] = {"", "online", "offline"};
+    static const char *const qos[] = {"best-effort", "fixed-share", "burst-share"};
+    static const struct card four[] = {
+        {1, NULL}, {1, "best-effort"}, {2, "burst-share"}, {0, NULL}};
+    static struct held held[4];
+    unsigned seed = 20261130;
+    struct kit kit;
+    int fitted = 0;
+
+    (void)state;
+    print_message("seed %u\n", seed);
+    setup(&kit);
+    read_cards(&kit, four, 4);
+    for (int step = 0; step < 20000; step++) {
+        size_t at = (size_t)rand_r(&seed) % 4;
+
+        if (held[at].n > 0 && rand_r(&seed) % 2 == 0)
+            leave(&held[at], &kit.use[at], (size_t)rand_r(&seed) % held[at].n);
+        kit_annotate_pod(&kit, CLASS, class[rand_r(&seed) % 3]);
+        kit_annotate_pod(&kit, QOS, qos[rand_r(&seed) % 3]);
+        kit.request[0] = (struct gs_request){.nums = 1 + rand_r(&seed) % 2,
+                                             .mem_mib = 1024 * (1 + rand_r(&seed) % 16),
+                                             .cores = 20 * (1 + rand_r(&seed) % 5)};
+        kit_unfit(&kit);
+        if (kit_fit(&kit, 0) < 0)
+            continue;
+        fitted++;
+        for (size_t i = 0; i < kit.n_picks[0]; i++) {
+            const struct gs_pick *p = &kit.pick[0][i];
+            const struct gs_tenant t = {
+                .slots = 1, .mem_mib = p->mem_mib, .cores = p->cores, .tag = kit.wish.tag};
+
+            hold(&held[p->dev], &kit.use[p->dev], &t);
+            check_card(&held[p->dev], &kit.use[p->dev]);
+        }
+    }
+    assert_true(fitted > 1000);
+    kit_fini(&kit);
+}
+
 /* 4.1 */
 static void test_section(void **state)
 {
@@ -663,7 +781,8 @@ int main(void)
         cmocka_unit_test(test_reasons),      cmocka_unit_test(test_linked),
         cmocka_unit_test(test_linked_score), cmocka_unit_test(test_online_score),
         cmocka_unit_test(test_quiet),        cmocka_unit_test(test_annotations),
-        cmocka_unit_test(test_section),
+        cmocka_unit_test(test_section),      cmocka_unit_test(test_together),
+        cmocka_unit_test(test_grant),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
