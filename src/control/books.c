@@ -17,6 +17,11 @@ int gs_books_new(const struct gs_policies *policies, struct gs_books **ret)
     return 0;
 }
 
+const struct gs_policies *gs_books_policies(const struct gs_books *books)
+{
+    return books->policies;
+}
+
 static void free_quotas(struct gs_books_quota_entry *q)
 {
     while (q != NULL) {

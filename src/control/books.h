@@ -37,6 +37,7 @@ struct gs_books_pod {
 /** `policies` outlives the books. */
 GS_WUR int gs_books_new(const struct gs_policies *policies, struct gs_books **ret);
 struct gs_books *gs_books_free(struct gs_books *books);
+const struct gs_policies *gs_books_policies(const struct gs_books *books);
 
 /** The node is there, with these annotations and capacities. Devices of a vendor whose annotation
  *  cannot be read stay as they were (and *err says why; the return value is then -EINVAL, all else

@@ -1,0 +1,169 @@
+#include "control/extender.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "kube/json.h"
+#include "model/json.h"
+
+#define BODY_MAX ((size_t)1 << 30) /* the server's own limit is far below */
+
+int gs_extender_read(struct gs_str body, struct gs_arena *arena, struct gs_extender_args *ret,
+                     struct gs_err *err)
+{
+    yyjson_val *root, *pod, *nodes;
+    int rc;
+
+    *ret = (struct gs_extender_args){0};
+    rc = gs_kube_json_read(body, BODY_MAX, &ret->doc, err);
+    if (rc < 0)
+        return rc == -ENOMEM ? rc : gs_err_wrap(err, -EINVAL, "extender args");
+    root = yyjson_doc_get_root(ret->doc);
+    if (!yyjson_is_obj(root))
+        return gs_err_set(err, -EINVAL, "extender args: not an object");
+    pod = gs_json_get(root, "pod");
+    if (pod == NULL)
+        return gs_err_set(err, -EINVAL, "extender args missing pod");
+    nodes = gs_json_get(root, "nodes");
+    ret->names = gs_json_get(root, "nodenames");
+    if (nodes != NULL) {
+        if (!yyjson_is_obj(nodes))
+            return gs_err_set(err, -EINVAL, "extender args: nodes is not a list of nodes");
+        ret->items = gs_json_get(nodes, "items");
+        if (ret->items != NULL && !yyjson_is_arr(ret->items))
+            return gs_err_set(err, -EINVAL, "extender args: nodes.items is not a list");
+    }
+    if (ret->names != NULL && !yyjson_is_arr(ret->names))
+        return gs_err_set(err, -EINVAL, "extender args: nodenames is not a list");
+    rc = gs_kube_view_pod(pod, arena, &ret->pod, err);
+    return rc < 0 ? gs_err_wrap(err, rc, "extender args: pod") : 0;
+}
+
+void gs_extender_args_fini(struct gs_extender_args *args)
+{
+    yyjson_doc_free(args->doc);
+    args->doc = NULL;
+}
+
+static int member(yyjson_val *root, const char *name, struct gs_arena *arena, struct gs_str *ret,
+                  struct gs_err *err)
+{
+    int rc = gs_json_str(gs_json_get(root, name), arena, ret);
+
+    if (rc == -ENOMEM)
+        return rc;
+    if (rc < 0 || ret->n == 0)
+        return gs_err_set(err, -EINVAL, "extender binding args missing %s", name);
+    return 0;
+}
+
+int gs_extender_read_binding(struct gs_str body, struct gs_arena *arena,
+                             struct gs_extender_binding *ret, struct gs_err *err)
+{
+    yyjson_doc *doc;
+    yyjson_val *root;
+    int rc = gs_kube_json_read(body, 1u << 20, &doc, err);
+
+    if (rc < 0)
+        return rc == -ENOMEM ? rc : gs_err_wrap(err, -EINVAL, "extender binding args");
+    *ret = (struct gs_extender_binding){0};
+    root = yyjson_doc_get_root(doc);
+    rc = yyjson_is_obj(root) ? 0 : gs_err_set(err, -EINVAL, "extender binding args: not an object");
+    if (rc == 0)
+        rc = member(root, "PodName", arena, &ret->pod, err);
+    if (rc == 0)
+        rc = member(root, "PodNamespace", arena, &ret->ns, err);
+    if (rc == 0)
+        rc = member(root, "PodUID", arena, &ret->uid, err);
+    if (rc == 0)
+        rc = member(root, "Node", arena, &ret->node, err);
+    yyjson_doc_free(doc);
+    return rc;
+}
+
+int gs_extender_reply_init(struct gs_extender_reply *reply)
+{
+    *reply = (struct gs_extender_reply){.doc = yyjson_mut_doc_new(NULL), .error = ""};
+    return reply->doc != NULL ? 0 : -ENOMEM;
+}
+
+void gs_extender_reply_fini(struct gs_extender_reply *reply)
+{
+    yyjson_mut_doc_free(reply->doc);
+    *reply = (struct gs_extender_reply){0};
+}
+
+void gs_extender_reply_name(struct gs_extender_reply *reply, struct gs_str name)
+{
+    if (reply->names == NULL)
+        reply->names = yyjson_mut_arr(reply->doc);
+    (void)yyjson_mut_arr_add_strncpy(reply->doc, reply->names, name.p, name.n);
+}
+
+void gs_extender_reply_node(struct gs_extender_reply *reply, yyjson_val *node)
+{
+    if (reply->nodes == NULL)
+        reply->nodes = yyjson_mut_arr(reply->doc);
+    (void)yyjson_mut_arr_append(reply->nodes, yyjson_val_mut_copy(reply->doc, node));
+}
+
+void gs_extender_reply_failed(struct gs_extender_reply *reply, struct gs_str node,
+                              struct gs_str reason)
+{
+    yyjson_mut_val *key = yyjson_mut_strncpy(reply->doc, node.p, node.n), *val;
+
+    if (reply->failed == NULL)
+        reply->failed = yyjson_mut_obj(reply->doc);
+    /* One node after the other lacks the same: the text is kept once. */
+    if (reply->last_val == NULL || !gs_str_eq(reply->last_text, reason)) {
+        reply->last_val = yyjson_mut_strncpy(reply->doc, reason.p, reason.n);
+        reply->last_text = reply->last_val == NULL
+                               ? (struct gs_str){0}
+                               : (struct gs_str){yyjson_mut_get_str(reply->last_val), reason.n};
+    }
+    val = reply->last_val == NULL
+              ? NULL
+              : yyjson_mut_strn(reply->doc, reply->last_text.p, reply->last_text.n);
+    (void)yyjson_mut_obj_add(reply->failed, key, val);
+}
+
+static yyjson_mut_val *or_null(yyjson_mut_doc *doc, yyjson_mut_val *val)
+{
+    return val != NULL ? val : yyjson_mut_null(doc);
+}
+
+int gs_extender_reply_write(struct gs_extender_reply *reply, char **ret, size_t *ret_n)
+{
+    yyjson_mut_doc *doc = reply->doc;
+    yyjson_mut_val *root = yyjson_mut_obj(doc), *nodes = NULL;
+
+    if (reply->nodes != NULL) {
+        nodes = yyjson_mut_obj(doc);
+        (void)yyjson_mut_obj_add_null(doc, nodes, "metadata");
+        (void)yyjson_mut_obj_add_val(doc, nodes, "items", reply->nodes);
+    }
+    (void)yyjson_mut_obj_add_val(doc, root, "Nodes", or_null(doc, nodes));
+    (void)yyjson_mut_obj_add_val(doc, root, "NodeNames", or_null(doc, reply->names));
+    (void)yyjson_mut_obj_add_val(doc, root, "FailedNodes", or_null(doc, reply->failed));
+    (void)yyjson_mut_obj_add_null(doc, root, "FailedAndUnresolvableNodes");
+    if (!yyjson_mut_obj_add_str(doc, root, "Error", reply->error))
+        return -ENOMEM;
+    yyjson_mut_doc_set_root(doc, root);
+    *ret = yyjson_mut_write(doc, YYJSON_WRITE_ALLOW_INVALID_UNICODE, ret_n);
+    return *ret != NULL ? 0 : -ENOMEM;
+}
+
+int gs_extender_write_error(const char *text, char **ret, size_t *ret_n)
+{
+    yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+    yyjson_mut_val *root = yyjson_mut_obj(doc);
+
+    *ret = NULL;
+    if (yyjson_mut_obj_add_str(doc, root, "Error", text)) {
+        yyjson_mut_doc_set_root(doc, root);
+        *ret = yyjson_mut_write(doc, YYJSON_WRITE_ALLOW_INVALID_UNICODE, ret_n);
+    }
+    yyjson_mut_doc_free(doc);
+    return *ret != NULL ? 0 : -ENOMEM;
+}

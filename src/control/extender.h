@@ -1,0 +1,58 @@
+#pragma once
+/* JSON of kube-scheduler's extender protocol (extender/v1): arguments in, results out. Member names
+ * of arguments match in any case, as Go's decoder has it. */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <yyjson.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "core/cleanup.h"
+#include "core/str.h"
+#include "kube/view.h"
+
+/** ExtenderArgs. */
+struct gs_extender_args {
+    yyjson_doc *doc;
+    struct gs_kube_pod pod;
+    yyjson_val *items; /**< array of node objects that came with the call; NULL: none did */
+    yyjson_val *names; /**< array of node names; NULL: null or absent */
+};
+
+/** 0; -EINVAL (err: what to answer); -ENOMEM. Views are of the body's copy in doc and of the arena.
+ *  Release with gs_extender_args_fini(), also after a failure. */
+GS_WUR int gs_extender_read(struct gs_str body, struct gs_arena *arena,
+                            struct gs_extender_args *ret, struct gs_err *err);
+void gs_extender_args_fini(struct gs_extender_args *args);
+
+/** ExtenderBindingArgs. */
+struct gs_extender_binding {
+    struct gs_str pod, ns, uid, node;
+};
+/** Text is copied into the arena. 0; -EINVAL (err: what to answer); -ENOMEM. */
+GS_WUR int gs_extender_read_binding(struct gs_str body, struct gs_arena *arena,
+                                    struct gs_extender_binding *ret, struct gs_err *err);
+
+/** ExtenderFilterResult under construction; failure is sticky. Text is copied. */
+struct gs_extender_reply {
+    yyjson_mut_doc *doc;
+    yyjson_mut_val *names, *nodes, *failed; /**< NULL: null in the answer */
+    const char *error;                      /**< borrowed */
+    struct gs_str last_text;                /**< the last reason, and its copy in the document */
+    yyjson_mut_val *last_val;
+};
+
+GS_WUR int gs_extender_reply_init(struct gs_extender_reply *reply);
+void gs_extender_reply_fini(struct gs_extender_reply *reply);
+/** A node that fits: its name, or (where node objects came) the object as it was sent. */
+void gs_extender_reply_name(struct gs_extender_reply *reply, struct gs_str name);
+void gs_extender_reply_node(struct gs_extender_reply *reply, yyjson_val *node);
+void gs_extender_reply_failed(struct gs_extender_reply *reply, struct gs_str node,
+                              struct gs_str reason);
+/** {"Nodes":...,"NodeNames":...,"FailedNodes":...,"FailedAndUnresolvableNodes":null,"Error":""} from
+ *  malloc(). 0 or -ENOMEM. */
+GS_WUR int gs_extender_reply_write(struct gs_extender_reply *reply, char **ret, size_t *ret_n);
+/** {"Error":text}, of a bind; empty text: success. From malloc(). 0 or -ENOMEM. */
+GS_WUR int gs_extender_write_error(const char *text, char **ret, size_t *ret_n);

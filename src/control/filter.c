@@ -1,0 +1,558 @@
+#include "control/filter.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/extender.h"
+#include "control/pod.h"
+#include "control/shortage.h"
+#include "model/place.h"
+
+/** One call on its way. */
+struct call {
+    struct gs_books *books;
+    const struct gs_filter_conf *conf;
+    struct gs_moment now;
+    struct gs_arena *arena;  /**< for the whole call */
+    struct gs_arena scratch; /**< for one node */
+    struct gs_extender_args args;
+    struct gs_extender_reply reply;
+    struct gs_pod pod;
+    struct gs_ask ask;
+    struct gs_shortage shortage;
+    struct gs_filter_note *note;
+};
+
+/** A node that may do. */
+struct candidate {
+    const struct gs_node *node;
+    yyjson_val *object; /**< where node objects came with the call */
+    double score;
+};
+
+/* Is a the better one? Ties by name, so that every replica answers alike. */
+static bool is_better(const struct call *c, const struct candidate *a, const struct candidate *b)
+{
+    if (a->score != b->score)
+        return (a->score > b->score) != c->ask.is_node_spread;
+    return gs_books_rank(a->node) < gs_books_rank(b->node);
+}
+
+/* Candidates as a heap, best first: most calls look at one or two of thousands. */
+static void sift_down(const struct call *c, struct candidate *heap, size_t n, size_t i)
+{
+    for (;;) {
+        size_t best = i, left = 2 * i + 1;
+
+        for (size_t k = left; k < n && k < left + 2; k++)
+            if (is_better(c, &heap[k], &heap[best]))
+                best = k;
+        if (best == i)
+            return;
+        struct candidate t = heap[i];
+
+        heap[i] = heap[best];
+        heap[best] = t;
+        i = best;
+    }
+}
+
+static struct candidate pop(const struct call *c, struct candidate *heap, size_t *n)
+{
+    struct candidate top = heap[0];
+
+    heap[0] = heap[--*n];
+    sift_down(c, heap, *n, 0);
+    return top;
+}
+
+static void say_failed(struct call *c, struct gs_str name, struct gs_str text)
+{
+    gs_extender_reply_failed(&c->reply, name, text);
+}
+
+/* Nobody fits: why, node by node. Equal findings are written once. */
+static int explain(struct call *c, const struct gs_node *node, struct gs_reasons *last,
+                   struct gs_buf *text)
+{
+    struct gs_reasons reasons;
+    struct gs_placement placement;
+    int rc;
+
+    gs_arena_reset(&c->scratch);
+    memset(&reasons, 0, sizeof(reasons));
+    rc = gs_place(&c->ask, node, &c->scratch, &placement, &reasons);
+    if (rc == 0)
+        return -EAGAIN; /* cannot be: it was refused a moment ago */
+    if (rc != -ENOSPC)
+        return rc;
+    gs_shortage_add(&c->shortage, node, &reasons);
+    if (text->n == 0 || memcmp(&reasons, last, sizeof(reasons)) != 0) {
+        gs_buf_clear(text);
+        gs_shortage_write_node(&reasons, text);
+        *last = reasons;
+    }
+    say_failed(c, node->name, (struct gs_str){gs_buf_text(text), text->n});
+    return gs_buf_check(text);
+}
+
+/* Vendors that add to a node's score are known only after placing: place everywhere first. */
+static int score_all(struct call *c, struct candidate *at, size_t *n)
+{
+    struct gs_placement placement;
+    struct gs_reasons reasons;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < *n; i++) {
+        int rc;
+
+        gs_arena_reset(&c->scratch);
+        rc = gs_place(&c->ask, at[i].node, &c->scratch, &placement, &reasons);
+        if (rc == -ENOMEM)
+            return rc;
+        if (rc < 0)
+            continue;
+        at[kept] = at[i];
+        at[kept++].score = placement.score;
+    }
+    *n = kept;
+    return 0;
+}
+
+/* The best node on which the pod really fits. 0; -ENOSPC none. Placement is in the call's arena. */
+static int choose(struct call *c, struct candidate *heap, size_t n, struct candidate *ret,
+                  struct gs_placement *ret_placement)
+{
+    struct gs_reasons reasons;
+    int rc = c->ask.has_scores ? score_all(c, heap, &n) : 0;
+
+    if (rc < 0)
+        return rc;
+    c->note->n_fit = n;
+    for (size_t i = n / 2; i > 0; i--)
+        sift_down(c, heap, n, i - 1);
+    while (n > 0) {
+        *ret = pop(c, heap, &n);
+        rc = gs_place(&c->ask, ret->node, c->arena, ret_placement, &reasons);
+        if (rc != -ENOSPC)
+            return rc;
+        c->note->n_fit--;
+    }
+    return -ENOSPC;
+}
+
+static int reserve(struct call *c, const struct gs_placement *placement)
+{
+    struct gs_pairs annotations = {0};
+    int rc = gs_place_annotate(&c->ask, placement, c->now.unix_ns, c->arena, &annotations);
+
+    if (rc < 0)
+        return rc;
+    return gs_books_reserve(c->books, &c->ask, placement, &annotations,
+                            c->now.mono_ms + c->conf->lease_ms);
+}
+
+static const struct gs_node *node_of(struct call *c, yyjson_val *name)
+{
+    return yyjson_is_str(name)
+               ? gs_books_node(c->books,
+                               (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)})
+               : NULL;
+}
+
+/* Names of the call that may do, by the cheap look. */
+static int candidates_by_name(struct call *c, struct candidate **ret, size_t *ret_n)
+{
+    struct candidate *at =
+        GS_ARENA_ARRAY(c->arena, yyjson_arr_size(c->args.names), struct candidate);
+    size_t i, max, n = 0;
+    yyjson_val *name;
+
+    if (at == NULL)
+        return -ENOMEM;
+    yyjson_arr_foreach(c->args.names, i, max, name) {
+        const struct gs_node *node = node_of(c, name);
+
+        if (node != NULL && gs_place_may(&c->ask, node))
+            at[n++] = (struct candidate){node, NULL, node->score};
+    }
+    *ret = at;
+    *ret_n = n;
+    return 0;
+}
+
+/* Every node of the call is refused: say why. */
+static int refuse_names(struct call *c)
+{
+    struct gs_buf text = {0};
+    struct gs_reasons last;
+    yyjson_val *name;
+    size_t i, max;
+    int rc = 0;
+
+    memset(&last, 0, sizeof(last));
+    yyjson_arr_foreach(c->args.names, i, max, name) {
+        const struct gs_node *node = node_of(c, name);
+
+        if (node != NULL) {
+            rc = explain(c, node, &last, &text);
+        } else if (yyjson_is_str(name)) {
+            c->shortage.unregistered++;
+            say_failed(c, (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)},
+                       GS_STR("node unregistered"));
+        }
+        if (rc < 0)
+            break;
+    }
+    gs_buf_fini(&text);
+    return rc;
+}
+
+static void note_choice(struct call *c, const struct candidate *best)
+{
+    c->note->outcome = GS_FILTER_FOUND;
+    c->note->node = gs_arena_str(c->arena, best->node->name);
+    c->note->text = gs_arena_printf(
+        c->arena, "node %.*s of %zu that fit, by %s", (int)best->node->name.n, best->node->name.p,
+        c->note->n_fit, c->ask.is_node_spread ? "spread" : "binpack");
+}
+
+static int note_shortage(struct call *c)
+{
+    struct gs_buf text = {0};
+    int rc;
+
+    gs_shortage_write(&c->shortage, &text);
+    rc = gs_buf_check(&text);
+    if (rc == 0)
+        c->note->text = gs_arena_str(c->arena, (struct gs_str){gs_buf_text(&text), text.n});
+    c->note->outcome = GS_FILTER_NO_ROOM;
+    gs_buf_fini(&text);
+    return rc;
+}
+
+static int filter_names(struct call *c)
+{
+    struct candidate *heap, best;
+    struct gs_placement placement;
+    size_t n;
+    int rc = candidates_by_name(c, &heap, &n);
+
+    c->note->n_nodes = yyjson_arr_size(c->args.names);
+    if (rc == 0 && c->conf->leaves_node_choice) {
+        rc = score_all(c, heap, &n);
+        c->note->n_fit = n;
+        for (size_t i = 0; rc == 0 && i < n; i++)
+            gs_extender_reply_name(&c->reply, heap[i].node->name);
+        c->note->outcome = GS_FILTER_FOUND;
+        rc = rc == 0 && n == 0 ? -ENOSPC : rc;
+    } else if (rc == 0) {
+        rc = choose(c, heap, n, &best, &placement);
+        if (rc == 0) {
+            note_choice(c, &best);
+            rc = reserve(c, &placement);
+        }
+        if (rc == 0)
+            gs_extender_reply_name(&c->reply, c->note->node);
+    }
+    if (rc != -ENOSPC)
+        return rc;
+    rc = refuse_names(c);
+    return rc == 0 ? note_shortage(c) : rc;
+}
+
+/* ---- node objects came with the call: an autoscaler asks what would be ---- */
+
+static int learn_nodes(struct call *c, struct gs_books *books)
+{
+    yyjson_val *item;
+    size_t i, max;
+
+    yyjson_arr_foreach(c->args.items, i, max, item) {
+        struct gs_kube_node node;
+        struct gs_pairs annotations, labels, capacity, allocatable;
+        int rc;
+
+        gs_arena_reset(&c->scratch);
+        rc = gs_kube_view_node(item, &c->scratch, &node, NULL);
+        if (rc == 0)
+            rc = gs_control_pairs(&node.meta.annotations, &c->scratch, &annotations);
+        if (rc == 0)
+            rc = gs_control_pairs(&node.meta.labels, &c->scratch, &labels);
+        if (rc == 0)
+            rc = gs_control_pairs(&node.capacity, &c->scratch, &capacity);
+        if (rc == 0)
+            rc = gs_control_pairs(&node.allocatable, &c->scratch, &allocatable);
+        if (rc == 0)
+            rc = gs_books_node_set(books,
+                                   &(struct gs_node_view){node.meta.name, &annotations, &labels,
+                                                          &capacity, &allocatable},
+                                   NULL);
+        if (rc == -ENOMEM)
+            return rc; /* an unreadable node is one without devices */
+    }
+    return 0;
+}
+
+static struct gs_str name_of(yyjson_val *item)
+{
+    yyjson_val *name = yyjson_obj_get(yyjson_obj_get(item, "metadata"), "name");
+
+    return (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)};
+}
+
+static int simulate_on(struct call *c, struct gs_books *books)
+{
+    size_t max = yyjson_arr_size(c->args.items), n = 0, i;
+    struct candidate *heap = GS_ARENA_ARRAY(c->arena, max, struct candidate), best;
+    struct gs_placement placement;
+    struct gs_buf text = {0};
+    struct gs_reasons last;
+    yyjson_val *item;
+    int rc;
+
+    if (heap == NULL)
+        return -ENOMEM;
+    yyjson_arr_foreach(c->args.items, i, max, item) {
+        const struct gs_node *node = gs_books_node(books, name_of(item));
+
+        if (node != NULL && gs_place_may(&c->ask, node))
+            heap[n++] = (struct candidate){node, item, node->score};
+    }
+    rc = choose(c, heap, n, &best, &placement);
+    if (rc == 0) {
+        note_choice(c, &best);
+        gs_extender_reply_node(&c->reply, best.object);
+        return 0;
+    }
+    if (rc != -ENOSPC)
+        return rc;
+    rc = 0;
+    memset(&last, 0, sizeof(last));
+    yyjson_arr_foreach(c->args.items, i, max, item) {
+        const struct gs_node *node = gs_books_node(books, name_of(item));
+
+        if (rc == 0 && node != NULL)
+            rc = explain(c, node, &last, &text);
+        else if (rc == 0 && name_of(item).n > 0)
+            say_failed(c, name_of(item), GS_STR("node unregistered"));
+        c->shortage.unregistered += node == NULL;
+    }
+    gs_buf_fini(&text);
+    return rc == 0 ? note_shortage(c) : rc;
+}
+
+static int simulate(struct call *c)
+{
+    struct gs_books *books;
+    int rc = gs_books_new(c->ask.policies, &books);
+
+    if (rc < 0)
+        return rc;
+    c->note->is_simulation = true;
+    c->note->n_nodes = yyjson_arr_size(c->args.items);
+    rc = learn_nodes(c, books);
+    if (rc == 0)
+        rc = simulate_on(c, books);
+    gs_books_free(books);
+    return rc;
+}
+
+/* ---- the call ---- */
+
+static int read_ask(struct call *c, struct gs_err *err)
+{
+    struct gs_ask_flags flags = {c->conf->device_policy, c->conf->node_policy, NULL};
+    int rc = gs_books_quota(c->books, c->pod.ns, c->pod.uid, c->arena, &flags.quota);
+
+    if (rc == 0)
+        rc = gs_ask_read(&c->pod, gs_books_policies(c->books), &flags, c->arena, &c->ask, err);
+    if (rc == -EINVAL)
+        gs_err_wrap(err, rc, "calcScore failed");
+    return rc;
+}
+
+/* The pod asks for nothing of ours: whatever was sent is right. */
+static void pass(struct call *c)
+{
+    yyjson_val *val;
+    size_t i, max;
+
+    c->note->outcome = GS_FILTER_NOTHING_ASKED;
+    if (c->args.names != NULL) {
+        c->reply.names = yyjson_val_mut_copy(c->reply.doc, c->args.names);
+        return;
+    }
+    if (c->args.items == NULL)
+        return;
+    c->reply.nodes = yyjson_mut_arr(c->reply.doc);
+    yyjson_arr_foreach(c->args.items, i, max, val)
+        gs_extender_reply_node(&c->reply, val);
+}
+
+static int serve(struct call *c, struct gs_str body, struct gs_err *err)
+{
+    int rc = gs_extender_read(body, c->arena, &c->args, err);
+
+    if (rc == 0)
+        rc = gs_control_pod(&c->args.pod, c->arena, &c->pod);
+    if (rc < 0)
+        return rc;
+    c->note->ns = gs_arena_str(c->arena, c->pod.ns);
+    c->note->name = gs_arena_str(c->arena, c->pod.name);
+    c->note->uid = gs_arena_str(c->arena, c->pod.uid);
+    rc = read_ask(c, err);
+    if (rc < 0)
+        return rc;
+    if (c->ask.n_lines == 0) {
+        pass(c);
+        return 0;
+    }
+    if (c->args.items != NULL)
+        return simulate(c);
+    if (c->args.names == NULL)
+        return gs_err_set(err, -EINVAL, "extender args: neither nodes nor nodenames");
+    if (c->pod.uid.n == 0)
+        return gs_err_set(err, -EINVAL, "extender args: pod without uid");
+    (void)gs_books_release(c->books, c->pod.uid); /* asked again: what was decided is void */
+    return filter_names(c);
+}
+
+static void fail(struct call *c, int rc, struct gs_err *err)
+{
+    gs_extender_reply_fini(&c->reply);
+    if (err->text[0] == '\0')
+        (void)gs_err_set(err, rc, "%s", strerror(-rc));
+    if (gs_extender_reply_init(&c->reply) == 0)
+        c->reply.error = err->text;
+    c->note->outcome = GS_FILTER_ERROR;
+    c->note->text = gs_arena_str(c->arena, gs_str_of(err->text));
+}
+
+int gs_filter(struct gs_books *books, const struct gs_filter_conf *conf, struct gs_str body,
+              struct gs_moment now, struct gs_arena *arena, char **ret_reply, size_t *ret_n,
+              struct gs_filter_note *ret_note)
+{
+    struct call c = {
+        .books = books, .conf = conf, .now = now, .arena = arena, .note = ret_note};
+    struct gs_err err = {0};
+    int rc;
+
+    *ret_note = (struct gs_filter_note){0};
+    rc = gs_extender_reply_init(&c.reply);
+    if (rc < 0)
+        return rc;
+    rc = serve(&c, body, &err);
+    if (rc < 0)
+        fail(&c, rc, &err);
+    rc = c.reply.doc == NULL ? -ENOMEM : gs_extender_reply_write(&c.reply, ret_reply, ret_n);
+    gs_extender_reply_fini(&c.reply);
+    gs_extender_args_fini(&c.args);
+    gs_arena_fini(&c.scratch);
+    return rc;
+}
+
+int gs_filter_reserve(struct gs_books *books, const struct gs_filter_conf *conf,
+                      const struct gs_pod *pod, struct gs_str name, struct gs_moment now,
+                      struct gs_arena *arena, struct gs_err *err)
+{
+    struct gs_filter_note note = {0};
+    struct call c = {.books = books,
+                     .conf = conf,
+                     .now = now,
+                     .arena = arena,
+                     .pod = *pod,
+                     .note = &note};
+    const struct gs_node *node;
+    struct gs_placement placement;
+    struct gs_reasons reasons;
+    int rc;
+
+    (void)gs_books_release(books, pod->uid);
+    rc = read_ask(&c, err);
+    if (rc < 0)
+        return rc;
+    if (c.ask.n_lines == 0)
+        return gs_err_set(err, -EINVAL, "pod asks for no device");
+    node = gs_books_node(books, name);
+    if (node == NULL)
+        return gs_err_set(err, -ENOENT, "node unregistered");
+    memset(&reasons, 0, sizeof(reasons));
+    rc = gs_place(&c.ask, node, arena, &placement, &reasons);
+    if (rc == -ENOSPC) {
+        struct gs_buf text = {0};
+
+        gs_shortage_write_node(&reasons, &text);
+        (void)gs_err_set(err, rc, "%s", gs_buf_text(&text));
+        gs_buf_fini(&text);
+    }
+    return rc < 0 ? rc : reserve(&c, &placement);
+}
+
+/* ---- prioritize ---- */
+
+#define PRIORITY_MAX 10 /* extender/v1 MaxExtenderPriority */
+
+/* 0 to 10 between the worst and the best of the nodes sent. */
+static int64_t priority_of(const struct call *c, double score, double low, double high)
+{
+    double part = high > low ? (score - low) / (high - low) : 0;
+
+    return (int64_t)((c->ask.is_node_spread ? 1 - part : part) * PRIORITY_MAX + 0.5);
+}
+
+static int write_priorities(struct call *c, char **ret_reply, size_t *ret_n)
+{
+    yyjson_mut_doc *doc = c->reply.doc;
+    yyjson_mut_val *list = yyjson_mut_arr(doc);
+    double low = 0, high = 0;
+    bool is_first = true;
+    yyjson_val *name;
+    size_t i, max;
+
+    yyjson_arr_foreach(c->args.names, i, max, name) {
+        const struct gs_node *node = node_of(c, name);
+
+        if (node == NULL)
+            continue;
+        low = is_first || node->score < low ? node->score : low;
+        high = is_first || node->score > high ? node->score : high;
+        is_first = false;
+    }
+    yyjson_arr_foreach(c->args.names, i, max, name) {
+        const struct gs_node *node = node_of(c, name);
+        yyjson_mut_val *entry = yyjson_mut_obj(doc);
+
+        (void)yyjson_mut_obj_add_val(doc, entry, "Host", yyjson_val_mut_copy(doc, name));
+        (void)yyjson_mut_obj_add_int(doc, entry, "Score",
+                                     node != NULL ? priority_of(c, node->score, low, high) : 0);
+        (void)yyjson_mut_arr_append(list, entry);
+    }
+    yyjson_mut_doc_set_root(doc, list);
+    *ret_reply = list != NULL ? yyjson_mut_write(doc, 0, ret_n) : NULL;
+    return *ret_reply != NULL ? 0 : -ENOMEM;
+}
+
+int gs_filter_prioritize(struct gs_books *books, const struct gs_filter_conf *conf,
+                         struct gs_str body, struct gs_arena *arena, char **ret_reply,
+                         size_t *ret_n)
+{
+    struct gs_filter_note note = {0};
+    struct call c = {.books = books, .conf = conf, .arena = arena, .note = &note};
+    struct gs_err err = {0};
+    int rc = gs_extender_reply_init(&c.reply);
+
+    if (rc == 0)
+        rc = gs_extender_read(body, arena, &c.args, &err);
+    if (rc == 0)
+        rc = gs_control_pod(&c.args.pod, arena, &c.pod);
+    if (rc == 0)
+        rc = read_ask(&c, &err);
+    if (rc == 0)
+        rc = write_priorities(&c, ret_reply, ret_n);
+    gs_extender_reply_fini(&c.reply);
+    gs_extender_args_fini(&c.args);
+    gs_arena_fini(&c.scratch);
+    return rc;
+}

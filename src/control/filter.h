@@ -1,0 +1,60 @@
+#pragma once
+/* Answers to kube-scheduler's extender calls that decide: which nodes, and which cards of them. In
+ * memory alone: no API server is asked. Wire: extender/v1, as HAMi speaks it. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "control/books.h"
+#include "core/cleanup.h"
+#include "core/str.h"
+
+struct gs_filter_conf {
+    struct gs_str device_policy, node_policy; /**< where the pod names none: "spread", "binpack" */
+    bool leaves_node_choice; /**< answer with every node that fits, reserve at bind (nodeChoice) */
+    int64_t lease_ms;        /**< of a reservation */
+};
+
+/** The moment of a call, in both counts. */
+struct gs_moment {
+    int64_t unix_ns;
+    int64_t mono_ms; /**< for leases */
+};
+
+enum gs_filter_outcome {
+    GS_FILTER_NOTHING_ASKED, /**< the pod asks for nothing of ours: every node is right */
+    GS_FILTER_FOUND,
+    GS_FILTER_NO_ROOM,
+    GS_FILTER_ERROR, /**< the call could not be served; the answer says why */
+};
+
+/** What happened, for events and metrics. Text is in the arena of the call. */
+struct gs_filter_note {
+    enum gs_filter_outcome outcome;
+    bool is_simulation; /**< node objects came with the call: nothing was reserved */
+    struct gs_str ns, name, uid;
+    struct gs_str node; /**< chosen */
+    struct gs_str text; /**< one sentence for people */
+    size_t n_nodes, n_fit;
+};
+
+/** POST /filter. ret_reply: JSON from malloc(), also for errors (they travel inside it).
+ *  `arena` is for scratch and the note. Returns 0, or -ENOMEM when there is no reply at all. */
+GS_WUR int gs_filter(struct gs_books *books, const struct gs_filter_conf *conf, struct gs_str body,
+                     struct gs_moment now, struct gs_arena *arena, char **ret_reply, size_t *ret_n,
+                     struct gs_filter_note *ret_note);
+
+/** POST /prioritize: 0 to 10 for each node sent, by the score of the node policy. 0; -EINVAL the
+ *  call is unreadable (the caller answers 400); -ENOMEM. */
+GS_WUR int gs_filter_prioritize(struct gs_books *books, const struct gs_filter_conf *conf,
+                                struct gs_str body, struct gs_arena *arena, char **ret_reply,
+                                size_t *ret_n);
+
+/** Decide a pod for one given node, and reserve: at bind, where a reservation was lost or was never
+ *  made. 0; -ENOSPC (err says what is lacking); -ENOENT the node has no devices; -EINVAL; -ENOMEM. */
+GS_WUR int gs_filter_reserve(struct gs_books *books, const struct gs_filter_conf *conf,
+                             const struct gs_pod *pod, struct gs_str node, struct gs_moment now,
+                             struct gs_arena *arena, struct gs_err *err);

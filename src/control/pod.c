@@ -1,0 +1,121 @@
+#include "control/pod.h"
+
+#include <errno.h>
+
+int gs_control_pairs(const struct gs_kube_pairs *pairs, struct gs_arena *arena,
+                     struct gs_pairs *ret)
+{
+    ret->at = GS_ARENA_ARRAY(arena, pairs->n, struct gs_pair);
+    if (ret->at == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < pairs->n; i++)
+        ret->at[i] = (struct gs_pair){pairs->at[i].key, pairs->at[i].value};
+    ret->n = ret->cap = pairs->n;
+    return 0;
+}
+
+static int container_of(const struct gs_kube_container *c, struct gs_arena *arena,
+                        struct gs_container *ret)
+{
+    int rc = gs_control_pairs(&c->limits, arena, &ret->limits);
+
+    if (rc == 0)
+        rc = gs_control_pairs(&c->requests, arena, &ret->requests);
+    ret->env.at = GS_ARENA_ARRAY(arena, c->n_env, struct gs_pair);
+    if (rc < 0 || ret->env.at == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < c->n_env; i++)
+        if (!c->env[i].is_ref)
+            ret->env.at[ret->env.n++] = (struct gs_pair){c->env[i].name, c->env[i].value};
+    ret->env.cap = c->n_env;
+    ret->name = c->name;
+    ret->is_privileged = c->is_privileged;
+    ret->is_init = c->is_init;
+    ret->is_sidecar = c->is_sidecar;
+    return 0;
+}
+
+int gs_control_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct gs_pod *ret)
+{
+    int rc;
+
+    *ret = (struct gs_pod){
+        .arena = arena,
+        .ns = pod->meta.ns,
+        .name = pod->meta.name,
+        .uid = pod->meta.uid,
+        .node_name = pod->node_name,
+        .scheduler_name = pod->scheduler_name,
+        .runtime_class = pod->runtime_class,
+        .n_containers = pod->n_containers,
+        .n_init = pod->n_init,
+        .container = GS_ARENA_ARRAY(arena, pod->n_containers, struct gs_container),
+    };
+    if (ret->container == NULL)
+        return -ENOMEM;
+    rc = gs_control_pairs(&pod->meta.annotations, arena, &ret->annotations);
+    if (rc == 0)
+        rc = gs_control_pairs(&pod->meta.labels, arena, &ret->labels);
+    for (size_t i = 0; rc == 0 && i < pod->n_containers; i++)
+        rc = container_of(&pod->container[i], arena, &ret->container[i]);
+    return rc;
+}
+
+/* Every init container has been seen to end well. Sidecars do not end. */
+static bool are_inits_done(const struct gs_kube_pod *pod)
+{
+    size_t done = 0, wanted = 0;
+
+    for (size_t i = 0; i < pod->n_init; i++)
+        wanted += !pod->container[i].is_sidecar;
+    for (size_t i = 0; i < pod->n_init_status; i++) {
+        const struct gs_kube_container_status *s = &pod->init_status[i];
+
+        for (size_t c = 0; c < pod->n_init; c++)
+            if (!pod->container[c].is_sidecar && gs_str_eq(pod->container[c].name, s->name))
+                done += s->state == GS_KUBE_STATE_TERMINATED && s->exit_code == 0;
+    }
+    return wanted > 0 && done >= wanted;
+}
+
+int gs_control_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *placed,
+                         const struct gs_policies *policies, struct gs_arena *arena,
+                         struct gs_books_pod *ret)
+{
+    struct gs_str *grant = GS_ARENA_ARRAY(arena, policies->n, struct gs_str);
+    struct gs_str *placements = GS_ARENA_ARRAY(arena, policies->n, struct gs_str);
+    uint32_t *tag = GS_ARENA_ARRAY(arena, policies->n, uint32_t);
+    bool *is_app = GS_ARENA_ARRAY(arena, pod->n_containers, bool);
+    bool any_tag = false;
+
+    if (grant == NULL || placements == NULL || tag == NULL || is_app == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < policies->n; i++) {
+        const struct gs_policy *p = policies->at[i];
+
+        grant[i] = gs_pod_annotation(placed, p->keys.allocated, NULL);
+        placements[i] = gs_pod_annotation(placed, p->keys.placements, NULL);
+        if (grant[i].n > 0 && p->ops->tag != NULL) {
+            tag[i] = p->ops->tag(p, placed);
+            any_tag = true;
+        }
+    }
+    for (size_t c = 0; c < pod->n_containers; c++)
+        is_app[c] = !pod->container[c].is_init || pod->container[c].is_sidecar;
+    *ret = (struct gs_books_pod){
+        .uid = pod->meta.uid,
+        .ns = pod->meta.ns,
+        .name = pod->meta.name,
+        .node = pod->node_name,
+        .grant = grant,
+        .tag = any_tag ? tag : NULL,
+        .placements = placements,
+        .n_init = pod->n_init,
+        .is_app = is_app,
+        .n_slots = pod->n_containers,
+        .inits_done = are_inits_done(pod),
+        .is_over = pod->phase == GS_KUBE_PHASE_SUCCEEDED || pod->phase == GS_KUBE_PHASE_FAILED,
+        .priority = pod->priority,
+    };
+    return 0;
+}

@@ -1,0 +1,136 @@
+#include "control/shortage.h"
+
+/* What each reason means to somebody who waits for a card. */
+static const char *const meaning[GS_REASON_COUNT] = {
+    [GS_REASON_CARD_TYPE_MISMATCH] = "no card of the type asked for",
+    [GS_REASON_CARD_UUID_MISMATCH] = "cards excluded by the pod's lists of UUIDs",
+    [GS_REASON_CARD_TIME_SLICING_EXHAUSTED] = "all shares of the cards are taken",
+    [GS_REASON_CARD_COMPUTE_UNITS_EXHAUSTED] = "all compute of the cards is promised",
+    [GS_REASON_CARD_INSUFFICIENT_MEMORY] = "not enough memory free on a card",
+    [GS_REASON_CARD_INSUFFICIENT_CORE] = "not enough compute free on a card",
+    [GS_REASON_CARD_NOT_HEALTH] = "cards unhealthy, or their plugin silent",
+    [GS_REASON_CARD_UNHEALTHY] = "cards unhealthy, or their plugin silent",
+    [GS_REASON_CARD_CORDONED] = "cards cordoned",
+    [GS_REASON_CARD_QOS_POLICY_MISMATCH] = "cards held by pods of another QoS policy",
+    [GS_REASON_CARD_APP_CLASS_MISMATCH] = "cards held by pods of another class",
+    [GS_REASON_CARD_NOT_FOUND_CUSTOM_FILTER_RULE] = "cards excluded by a rule of the vendor",
+    [GS_REASON_CARD_MIG_TOPOLOGY_INFEASIBLE] = "no place for a MIG instance of that size",
+    [GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT] = "a whole card is wanted and none is unused",
+    [GS_REASON_NUMA_NOT_FIT] = "not enough fitting cards on one NUMA node",
+    [GS_REASON_LINK_NOT_FIT] = "not enough fitting cards that are linked",
+    [GS_REASON_RESOURCE_QUOTA_NOT_FIT] = "the namespace's quota is used up",
+    [GS_REASON_MODE_NOT_FIT] = "node is not in the mode asked for",
+    [GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST] = "fewer cards fit than are asked for",
+    [GS_REASON_NODE_INSUFFICIENT_DEVICE] = "fewer cards than are asked for",
+    [GS_REASON_NODE_UNFIT_POD] = "does not fit",
+};
+
+/* The reason that most cards gave; the earlier of the table where several did. */
+static enum gs_reason chief(const struct gs_reasons *r)
+{
+    enum gs_reason best = GS_REASON_NODE_UNFIT_POD;
+    uint32_t most = 0;
+
+    for (enum gs_reason i = 0; i < GS_REASON_COUNT; i++)
+        if (r->count[i] > most && i != GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST) {
+            best = i;
+            most = r->count[i];
+        }
+    if (most == 0 && r->count[GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST] > 0)
+        best = GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST;
+    return best;
+}
+
+/* Amounts behind a reason; false: it has none. */
+static bool amounts(enum gs_reason reason, const struct gs_reasons *r, int32_t *ret_need,
+                    int32_t *ret_free)
+{
+    if (reason == GS_REASON_CARD_INSUFFICIENT_MEMORY) {
+        *ret_need = r->need_mib;
+        *ret_free = r->best_free_mib;
+    } else if (reason == GS_REASON_CARD_INSUFFICIENT_CORE) {
+        *ret_need = r->need_cores;
+        *ret_free = r->best_free_cores;
+    } else if (reason == GS_REASON_NODE_INSUFFICIENT_DEVICE ||
+               reason == GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST) {
+        *ret_need = (int32_t)r->asked;
+        *ret_free = (int32_t)(reason == GS_REASON_NODE_INSUFFICIENT_DEVICE ? r->of : r->collected);
+    } else {
+        return false;
+    }
+    return *ret_need > 0;
+}
+
+void gs_shortage_add(struct gs_shortage *s, const struct gs_node *node,
+                     const struct gs_reasons *reasons)
+{
+    enum gs_reason reason = chief(reasons);
+    int32_t need, left;
+
+    s->nodes++;
+    s->of[reason].nodes++;
+    if (!amounts(reason, reasons, &need, &left))
+        return;
+    if (s->of[reason].nodes > 1 && left <= s->of[reason].free)
+        return;
+    s->of[reason].need = need;
+    s->of[reason].free = left;
+    s->of[reason].node = node->name;
+    s->of[reason].card = reasons->best_device < node->n_dev ? node->dev[reasons->best_device].id
+                                                            : (struct gs_str){0};
+}
+
+static void write_amounts(const struct gs_shortage *s, enum gs_reason reason, struct gs_buf *buf)
+{
+    struct gs_str node = s->of[reason].node, card = s->of[reason].card;
+    int32_t need = s->of[reason].need, left = s->of[reason].free;
+
+    switch (reason) {
+    case GS_REASON_CARD_INSUFFICIENT_MEMORY:
+        gs_buf_addf(buf, "needs %d MiB, best card %.*s on %.*s has %d free", need, (int)card.n,
+                    card.p, (int)node.n, node.p, left);
+        break;
+    case GS_REASON_CARD_INSUFFICIENT_CORE:
+        gs_buf_addf(buf, "needs %d cores, best card %.*s on %.*s has %d free", need, (int)card.n,
+                    card.p, (int)node.n, node.p, left);
+        break;
+    default:
+        gs_buf_addf(buf, "needs %d cards, best node %.*s has %d that fit", need, (int)node.n,
+                    node.p, left);
+    }
+}
+
+void gs_shortage_write(const struct gs_shortage *s, struct gs_buf *buf)
+{
+    const char *before = "";
+
+    for (enum gs_reason i = 0; i < GS_REASON_COUNT; i++) {
+        if (s->of[i].nodes == 0)
+            continue;
+        gs_buf_addf(buf, "%s%zu node%s: ", before, s->of[i].nodes, s->of[i].nodes == 1 ? "" : "s");
+        if (s->of[i].need > 0)
+            write_amounts(s, i, buf);
+        else
+            gs_buf_adds(buf, meaning[i]);
+        before = "; ";
+    }
+    if (s->unregistered > 0)
+        gs_buf_addf(buf, "%s%zu node%s: no devices registered", before, s->unregistered,
+                    s->unregistered == 1 ? "" : "s");
+}
+
+void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf)
+{
+    enum gs_reason reason = chief(reasons);
+    int32_t need, left;
+
+    gs_reasons_write(reasons, buf);
+    if (!amounts(reason, reasons, &need, &left))
+        return;
+    if (reason == GS_REASON_CARD_INSUFFICIENT_MEMORY)
+        gs_buf_addf(buf, " (needs %d MiB, at most %d free on a card)", need, left);
+    else if (reason == GS_REASON_CARD_INSUFFICIENT_CORE)
+        gs_buf_addf(buf, " (needs %d cores, at most %d free on a card)", need, left);
+    else
+        gs_buf_addf(buf, " (needs %d cards, %d fit)", need, left);
+}
