@@ -51,8 +51,8 @@ void gs_extender_reply_name(struct gs_extender_reply *reply, struct gs_str name)
 void gs_extender_reply_node(struct gs_extender_reply *reply, yyjson_val *node);
 void gs_extender_reply_failed(struct gs_extender_reply *reply, struct gs_str node,
                               struct gs_str reason);
-/** {"Nodes":...,"NodeNames":...,"FailedNodes":...,"FailedAndUnresolvableNodes":null,"Error":""} from
- *  malloc(). 0 or -ENOMEM. */
+/** {"Nodes":...,"NodeNames":...,"FailedNodes":...,"FailedAndUnresolvableNodes":null,"Error":""}
+ * from malloc(). 0 or -ENOMEM. */
 GS_WUR int gs_extender_reply_write(struct gs_extender_reply *reply, char **ret, size_t *ret_n);
 /** {"Error":text}, of a bind; empty text: success. From malloc(). 0 or -ENOMEM. */
 GS_WUR int gs_extender_write_error(const char *text, char **ret, size_t *ret_n);

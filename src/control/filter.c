@@ -155,10 +155,9 @@ static int reserve(struct call *c, const struct gs_placement *placement)
 
 static const struct gs_node *node_of(struct call *c, yyjson_val *name)
 {
-    return yyjson_is_str(name)
-               ? gs_books_node(c->books,
-                               (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)})
-               : NULL;
+    return yyjson_is_str(name) ? gs_books_node(c->books, (struct gs_str){yyjson_get_str(name),
+                                                                         yyjson_get_len(name)})
+                               : NULL;
 }
 
 /* Names of the call that may do, by the cheap look. */
@@ -171,7 +170,8 @@ static int candidates_by_name(struct call *c, struct candidate **ret, size_t *re
 
     if (at == NULL)
         return -ENOMEM;
-    yyjson_arr_foreach(c->args.names, i, max, name) {
+    yyjson_arr_foreach(c->args.names, i, max, name)
+    {
         const struct gs_node *node = node_of(c, name);
 
         if (node != NULL && gs_place_may(&c->ask, node))
@@ -192,7 +192,8 @@ static int refuse_names(struct call *c)
     int rc = 0;
 
     memset(&last, 0, sizeof(last));
-    yyjson_arr_foreach(c->args.names, i, max, name) {
+    yyjson_arr_foreach(c->args.names, i, max, name)
+    {
         const struct gs_node *node = node_of(c, name);
 
         if (node != NULL) {
@@ -213,9 +214,9 @@ static void note_choice(struct call *c, const struct candidate *best)
 {
     c->note->outcome = GS_FILTER_FOUND;
     c->note->node = gs_arena_str(c->arena, best->node->name);
-    c->note->text = gs_arena_printf(
-        c->arena, "node %.*s of %zu that fit, by %s", (int)best->node->name.n, best->node->name.p,
-        c->note->n_fit, c->ask.is_node_spread ? "spread" : "binpack");
+    c->note->text = gs_arena_printf(c->arena, "node %.*s of %zu that fit, by %s",
+                                    (int)best->node->name.n, best->node->name.p, c->note->n_fit,
+                                    c->ask.is_node_spread ? "spread" : "binpack");
 }
 
 static int note_shortage(struct call *c)
@@ -269,7 +270,8 @@ static int learn_nodes(struct call *c, struct gs_books *books)
     yyjson_val *item;
     size_t i, max;
 
-    yyjson_arr_foreach(c->args.items, i, max, item) {
+    yyjson_arr_foreach(c->args.items, i, max, item)
+    {
         struct gs_kube_node node;
         struct gs_pairs annotations, labels, capacity, allocatable;
         int rc;
@@ -314,7 +316,8 @@ static int simulate_on(struct call *c, struct gs_books *books)
 
     if (heap == NULL)
         return -ENOMEM;
-    yyjson_arr_foreach(c->args.items, i, max, item) {
+    yyjson_arr_foreach(c->args.items, i, max, item)
+    {
         const struct gs_node *node = gs_books_node(books, name_of(item));
 
         if (node != NULL && gs_place_may(&c->ask, node))
@@ -330,7 +333,8 @@ static int simulate_on(struct call *c, struct gs_books *books)
         return rc;
     rc = 0;
     memset(&last, 0, sizeof(last));
-    yyjson_arr_foreach(c->args.items, i, max, item) {
+    yyjson_arr_foreach(c->args.items, i, max, item)
+    {
         const struct gs_node *node = gs_books_node(books, name_of(item));
 
         if (rc == 0 && node != NULL)
@@ -387,8 +391,7 @@ static void pass(struct call *c)
     if (c->args.items == NULL)
         return;
     c->reply.nodes = yyjson_mut_arr(c->reply.doc);
-    yyjson_arr_foreach(c->args.items, i, max, val)
-        gs_extender_reply_node(&c->reply, val);
+    yyjson_arr_foreach(c->args.items, i, max, val) gs_extender_reply_node(&c->reply, val);
 }
 
 static int serve(struct call *c, struct gs_str body, struct gs_err *err)
@@ -434,8 +437,7 @@ int gs_filter(struct gs_books *books, const struct gs_filter_conf *conf, struct 
               struct gs_moment now, struct gs_arena *arena, char **ret_reply, size_t *ret_n,
               struct gs_filter_note *ret_note)
 {
-    struct call c = {
-        .books = books, .conf = conf, .now = now, .arena = arena, .note = ret_note};
+    struct call c = {.books = books, .conf = conf, .now = now, .arena = arena, .note = ret_note};
     struct gs_err err = {0};
     int rc;
 
@@ -458,12 +460,8 @@ int gs_filter_reserve(struct gs_books *books, const struct gs_filter_conf *conf,
                       struct gs_arena *arena, struct gs_err *err)
 {
     struct gs_filter_note note = {0};
-    struct call c = {.books = books,
-                     .conf = conf,
-                     .now = now,
-                     .arena = arena,
-                     .pod = *pod,
-                     .note = &note};
+    struct call c = {
+        .books = books, .conf = conf, .now = now, .arena = arena, .pod = *pod, .note = &note};
     const struct gs_node *node;
     struct gs_placement placement;
     struct gs_reasons reasons;
@@ -511,7 +509,8 @@ static int write_priorities(struct call *c, char **ret_reply, size_t *ret_n)
     yyjson_val *name;
     size_t i, max;
 
-    yyjson_arr_foreach(c->args.names, i, max, name) {
+    yyjson_arr_foreach(c->args.names, i, max, name)
+    {
         const struct gs_node *node = node_of(c, name);
 
         if (node == NULL)
@@ -520,7 +519,8 @@ static int write_priorities(struct call *c, char **ret_reply, size_t *ret_n)
         high = is_first || node->score > high ? node->score : high;
         is_first = false;
     }
-    yyjson_arr_foreach(c->args.names, i, max, name) {
+    yyjson_arr_foreach(c->args.names, i, max, name)
+    {
         const struct gs_node *node = node_of(c, name);
         yyjson_mut_val *entry = yyjson_mut_obj(doc);
 

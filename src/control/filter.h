@@ -54,7 +54,8 @@ GS_WUR int gs_filter_prioritize(struct gs_books *books, const struct gs_filter_c
                                 size_t *ret_n);
 
 /** Decide a pod for one given node, and reserve: at bind, where a reservation was lost or was never
- *  made. 0; -ENOSPC (err says what is lacking); -ENOENT the node has no devices; -EINVAL; -ENOMEM. */
+ *  made. 0; -ENOSPC (err says what is lacking); -ENOENT the node has no devices; -EINVAL; -ENOMEM.
+ */
 GS_WUR int gs_filter_reserve(struct gs_books *books, const struct gs_filter_conf *conf,
                              const struct gs_pod *pod, struct gs_str node, struct gs_moment now,
                              struct gs_arena *arena, struct gs_err *err);
