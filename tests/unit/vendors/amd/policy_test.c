@@ -2,6 +2,7 @@
  * 37 and 49 to 99 are discovery, device plugin, hook and monitor), A13, A14 and A19 HAMi's. */
 
 #include "kit.h"
+#include "whole.h"
 
 #include <errno.h>
 #include <string.h>
@@ -409,6 +410,26 @@ static void test_links(void **state)
     kit_fini(&kit);
 }
 
+static void test_whole(void **state)
+{
+    struct gs_pairs p;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit);
+    kit_container(&kit, "c1");
+    SOME(&kit, {.id = "uuid-0", .mem = 196608, .cores = 304});
+    ask(&kit, kit_limit, "gpu=1 gpumem-percentage=50 gpucores=25");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/amd-devices-allocated"),
+                        "uuid-0,AMD_Instinct_MI300X_VF,98304,76:;;"); /* A19.4, A19.6 */
+    SOME(&kit, {.id = "uuid-0", .type = "AMD, the other"});
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/amd-devices-to-allocate"),
+                        "uuid-0,AMD,500,25:;;"); /* a type that would break the text */
+    kit_fini(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,7 +437,7 @@ int main(void)
         cmocka_unit_test(test_environment), cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_units),       cmocka_unit_test(test_fit),
         cmocka_unit_test(test_numa),        cmocka_unit_test(test_choice_of_the_pod),
-        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_links),       cmocka_unit_test(test_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

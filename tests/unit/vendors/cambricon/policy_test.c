@@ -2,6 +2,7 @@
  * V-M8 the node lock's. */
 
 #include "kit.h"
+#include "whole.h"
 
 #include <errno.h>
 #include <string.h>
@@ -228,6 +229,30 @@ static void test_annotations(void **state)
     kit_fini(&kit);
 }
 
+/* A3.8 through the whole of the model */
+static void test_whole(void **state)
+{
+    struct gs_pairs p;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, NULL);
+    kit_container(&kit, "c1");
+    kit_annotate_node(&kit, "hami.io/node-mlu-register", "device-0,10,512000,100,MLU-590,0,true:");
+    assert_int_equal(kit_read_node(&kit), 0);
+    kit_limit(&kit, 1, COUNT, "1");
+    kit_limit(&kit, 1, LONG_MEM, "1000");
+    kit_limit(&kit, 1, LONG_CORE, "1");
+    assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
+    assert_string_equal(kit_written(&kit, &p, "hami.io/cambricon-mlu-devices-allocated"),
+                        ";device-0,MLU,256000,1:;");
+    assert_string_equal(kit_written(&kit, &p, "hami.io/cambricon-mlu-devices-to-allocate"),
+                        ";device-0,MLU,256000,1:;");
+    assert_string_equal(kit_written(&kit, &p, "CAMBRICON_DSMLU_PROFILE"), "0_1_1000");
+    assert_string_equal(kit_written(&kit, &p, "CAMBRICON_DSMLU_ASSIGNED"), "false");
+    kit_fini(&kit);
+}
+
 static void test_section(void **state)
 {
     static const cyaml_config_t config = {.mem_fn = cyaml_mem, .log_level = CYAML_LOG_ERROR};
@@ -255,7 +280,7 @@ int main(void)
         cmocka_unit_test(test_requests),    cmocka_unit_test(test_two_spellings),
         cmocka_unit_test(test_capacity),    cmocka_unit_test(test_register),
         cmocka_unit_test(test_annotations), cmocka_unit_test(test_choice_of_the_pod),
-        cmocka_unit_test(test_section),
+        cmocka_unit_test(test_whole),       cmocka_unit_test(test_section),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
