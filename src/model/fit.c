@@ -20,7 +20,7 @@ struct walk {
     const struct gs_fit_rules *rules;
     struct gs_fit *fit;
     struct gs_pick *pick;
-    size_t n, cap;
+    size_t n;
     bool collects, has_run, is_full;
     int32_t run_numa;
     struct charge *charge; /* [group->n]; NULL: no quota to look at */
@@ -215,7 +215,7 @@ static void take(struct walk *w, const struct gs_pick *pick)
     if (w->charge != NULL)
         charge_add(w, &w->charge[pick->dev - w->fit->group->first], w->fit->container,
                    is_passing(w->fit), pick);
-    w->is_full = w->n == w->cap || (!w->collects && w->n == (size_t)w->fit->request->nums);
+    w->is_full = !w->collects && w->n == (size_t)w->fit->request->nums;
 }
 
 /* Ask one device until it refuses, once where it does not repeat. */
@@ -271,12 +271,12 @@ int gs_fit_walk(const struct gs_policy *policy, const struct gs_fit_rules *rules
     const struct gs_group *group = fit->group;
 
     w.rules = rules != NULL ? rules : &usual;
-    w.cap = (size_t)fit->request->nums;
     w.collects =
         w.rules->choose != NULL && (w.rules->collects == NULL || w.rules->collects(policy, fit));
     if (w.collects) {
-        w.cap = (size_t)group->n * (w.rules->repeats != NULL ? GS_FIT_REPEATS_MAX : 1);
-        w.pick = GS_ARENA_ARRAY(fit->arena, w.cap, struct gs_pick);
+        size_t most = (size_t)group->n * (w.rules->repeats != NULL ? GS_FIT_REPEATS_MAX : 1);
+
+        w.pick = GS_ARENA_ARRAY(fit->arena, most, struct gs_pick);
         if (w.pick == NULL)
             return -ENOMEM;
     }

@@ -1,5 +1,7 @@
 #include "model/ns_quota.h"
 
+#include <errno.h>
+
 #include "toy.h"
 
 /* Quota of a namespace on the toy: limits in units of the resource, use in MiB. */
@@ -141,6 +143,33 @@ static void in_fit(void **state)
     assert_int_equal(fit((int[]){2048, 2048}, 2, (int[]){100}, 1), 0);
 }
 
+/* An init container and the sidecar before it count together; two init containers do not. */
+static void sidecars_in_fit(void **state)
+{
+    struct gs_ns_quota_line line;
+    const struct gs_ns_quota quota = {&line, 1};
+
+    (void)state;
+    for (int limit = 1499; limit <= 1500; limit++) {
+        struct toy toy;
+
+        toy_init(&toy);
+        toy.rules.checks_quota = true;
+        line = line_of(&toy, limit, 0, 60, 0);
+        toy.flags.quota = &quota;
+        toy_device(&toy, "a");
+        toy_wants(&toy, toy_sidecar(&toy), 1, 1000, -1, 40);
+        toy_wants(&toy, toy_init_container(&toy), 1, 500, -1, 20);
+        toy_wants(&toy, toy_init_container(&toy), 1, 400, -1, 20);
+        toy_wants(&toy, toy_container(&toy), 1, 100, -1, 20);
+        assert_int_equal(toy_place(&toy), limit == 1500 ? 0 : -ENOSPC);
+        line.core_limit = 59;
+        assert_int_equal(toy_place(&toy), -ENOSPC);
+        assert_string_equal(toy_reasons(&toy), "1/1 ResourceQuotaNotFit");
+        toy_fini(&toy);
+    }
+}
+
 /* The books count each card's own peak: an init container on one card and an app container on the
  * other hold both, until the pod ends. */
 static void as_the_books_count(void **state)
@@ -179,6 +208,7 @@ int main(void)
         cmocka_unit_test(vectors),
         cmocka_unit_test(whole_pods),
         cmocka_unit_test(in_fit),
+        cmocka_unit_test(sidecars_in_fit),
         cmocka_unit_test(as_the_books_count),
     };
 

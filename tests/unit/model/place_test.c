@@ -350,6 +350,14 @@ static void many_cards(void **state)
         assert_true(toy.use[a].slots < toy.use[b].slots ||
                     (toy.use[a].slots == toy.use[b].slots && a > b));
     }
+    /* of equal ones with one index the later in the list comes first, as with few */
+    for (int i = 0; i < TOY_MAX; i++) {
+        toy.dev[i].index = 0;
+        toy.use[i].slots = 0;
+    }
+    assert_int_equal(toy_place(&toy), 0);
+    for (uint32_t i = 0; i < 9; i++)
+        assert_int_equal(toy.placement.taken[i].pick.dev, TOY_MAX - 1 - i);
     toy_fini(&toy);
 }
 
