@@ -39,23 +39,36 @@ find_go() {
     printf '%s\n' "$cache/go/go/bin/go"
 }
 
+# version_of MODULE: as tests/e2e/cluster pins it.
+version_of() { sed -n "s|^\t$1 \(v[0-9.]*\).*|\1|p" "$modules/go.mod" | head -n 1; }
+
+# link_flags: the versions that a plain build does not know of itself.
+link_flags() {
+    local kube major minor set
+    kube="$(version_of k8s.io/kubernetes)"
+    major="$(cut -d. -f1 <<<"${kube#v}")" minor="$(cut -d. -f2 <<<"$kube")"
+    printf -- '-s -w'
+    for set in k8s.io/component-base/version.{gitVersion=$kube,gitMajor=$major,gitMinor=$minor} \
+        helm.sh/helm/v3/internal/version.version="$(version_of helm.sh/helm/v3)" \
+        helm.sh/helm/v3/pkg/{chartutil,lint/rules}.{k8sVersionMajor=$major,k8sVersionMinor=$minor}; do
+        printf -- ' -X %s' "$set"
+    done
+}
+
 # Built into a folder named after what was asked for; .cache/k8s/bin then points there.
 build() {
-    local key out go entry version flags
-    key="$(cat "$modules"/go.mod "$modules"/go.sum | sha256sum | cut -c1-16)"
+    local flags key out go entry
+    flags="$(link_flags)"
+    key="$(cat "$modules"/go.mod "$modules"/go.sum - <<<"$flags ${programs[*]}" | sha256sum | cut -c1-16)"
     out="$cache/$key"
     mkdir -p "$out"
     exec 8>"$cache/lock"
     flock 8
     if [ ! -f "$out/.done" ]; then
         go="$(find_go)"
-        version="$(sed -n 's|.*k8s.io/kubernetes \(v[0-9.]*\).*|\1|p' "$modules/go.mod" | head -n 1)"
-        flags="-s -w -X k8s.io/component-base/version.gitVersion=$version"
-        flags+=" -X k8s.io/component-base/version.gitMajor=$(cut -d. -f1 <<<"${version#v}")"
-        flags+=" -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")"
         for entry in "${programs[@]}"; do
             [ ! -x "$out/${entry%% *}" ] || continue
-            say "go build ${entry%% *} ($version; all of them take about six minutes on two cores)"
+            say "go build ${entry%% *} (Kubernetes $(version_of k8s.io/kubernetes); some minutes when nothing is cached)"
             (cd "$modules" && CGO_ENABLED=0 GOFLAGS=-mod=readonly GOTOOLCHAIN=local \
                 "$go" build -trimpath -ldflags="$flags" -o "$out/.new" "${entry#* }" >&2)
             mv "$out/.new" "$out/${entry%% *}"

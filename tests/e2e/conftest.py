@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from kit import agent as agents
-from kit import objects, procs
+from kit import daemon, objects, procs
 from kit.api import Api
 from kit.cluster import Cluster
 
@@ -56,22 +56,13 @@ def make_namespace(api):
 
     def make(name: str | None = None, labels=None) -> str:
         name = name or f"t{next(_serial)}"
-        api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}})
         made.append(name)
-        ensure_default_account(api, name)
-        return name
+        return objects.create_namespace(api, name, labels)
 
     yield make
     for name in made:
         drop_pods(api, name)
         api.delete(f"/api/v1/namespaces/{name}")
-
-
-def ensure_default_account(api: Api, namespace: str) -> None:
-    """What a controller does elsewhere: admission wants the account before the first pod."""
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    if not api.find(path + "/default"):
-        api.post(path, {"metadata": {"name": "default"}})
 
 
 def drop_pods(api: Api, namespace: str) -> None:
@@ -139,3 +130,32 @@ def make_agent(cluster):
         one.stop()
     errors = [e for one in made for e in one.errors]
     assert not errors, errors
+
+
+@pytest.fixture
+def install_chart(cluster, make_namespace):
+    """Factory: the chart installed by helm in a namespace of its own, nothing started; see kit.daemon.Release."""
+    made = []
+
+    def install(namespace: str | None = None, **options) -> daemon.Release:
+        name = f"gs{next(_serial)}"
+        release = daemon.Release(cluster, cluster.folder, namespace or make_namespace(f"{name}-system"), name, **options)
+        made.append(release)
+        return release.install()
+
+    yield install
+    for release in reversed(made):
+        release.remove()
+
+
+@pytest.fixture
+def scheduler_daemon(install_chart):
+    """Factory: the chart's daemon with a real kube-scheduler beside it, ready. scheduler_daemon(values={...},
+    replicas=2, lease={'leaseDuration': '3s', ...})."""
+    if not daemon.program().exists():
+        pytest.skip(f"no {daemon.program()} yet")
+
+    def start(kube_scheduler: bool = True, **options) -> daemon.Release:
+        return install_chart(**options).start(kube_scheduler)
+
+    return start

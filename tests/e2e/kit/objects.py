@@ -49,6 +49,20 @@ def pod(name: str, limits=None, containers=None, inits=None, annotations=None, l
             "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}}}
 
 
+def create_namespace(api, name: str, labels=None) -> str:
+    """A namespace with its default ServiceAccount, which controllers make elsewhere: pods need it."""
+    if not api.find("/api/v1/namespaces/" + name):
+        api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}})
+    create_account(api, name, "default")
+    return name
+
+
+def create_account(api, namespace: str, name: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    if not api.find(f"{path}/{name}"):
+        api.post(path, {"metadata": {"name": name}})
+
+
 def path_of(obj: dict) -> str:
     """Path of a pod or node object."""
     meta = obj["metadata"]

@@ -116,11 +116,8 @@ def note_pid(folder: pathlib.Path, pid: int) -> None:
 
 
 def end_noted(folder: pathlib.Path, timeout: float = 10) -> int:
-    """End every process noted in a folder, last first; how many were alive."""
-    try:
-        noted = [line.split() for line in (folder / "pids").read_text().splitlines()]
-    except OSError:
-        return 0
+    """End every process noted in a folder or below it, last first; how many were alive."""
+    noted = [line.split() for notes in sorted(folder.glob("**/pids")) for line in notes.read_text().splitlines()]
     alive = [(int(e[0]), e[1]) for e in noted if len(e) == 2 and start_time(int(e[0])) == e[1]]
     for pid, born in reversed(alive):
         os.kill(pid, signal.SIGTERM)

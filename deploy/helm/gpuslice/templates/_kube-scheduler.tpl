@@ -1,0 +1,41 @@
+{{- /* kube-scheduler's configuration: a profile of our name, and the extender beside it. */ -}}
+{{- define "gpuslice.kubeSchedulerConfig" -}}
+{{- $s := .Values.scheduler -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: {{ $s.leaderElect }}
+  resourceLock: leases
+  resourceName: {{ include "gpuslice.leaseName" . | quote }}
+  resourceNamespace: {{ include "gpuslice.leaseNamespace" . | quote }}
+clientConnection:
+  qps: {{ $s.kubeScheduler.qps }}
+  burst: {{ $s.kubeScheduler.burst }}
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: {{ $s.kubeScheduler.podMaxBackoffSeconds }}
+profiles:
+  - schedulerName: {{ .Values.schedulerName | quote }}
+extenders:
+  {{- if eq (include "gpuslice.usesTLS" .) "true" }}
+  - urlPrefix: "https://127.0.0.1:{{ $s.service.httpTargetPort }}"
+    enableHTTPS: true
+    tlsConfig:
+      insecure: true # loopback inside the pod
+  {{- else }}
+  - urlPrefix: "http://127.0.0.1:{{ $s.service.httpTargetPort }}"
+  {{- end }}
+    filterVerb: filter
+    {{- if eq $s.nodeChoice "scheduler" }}
+    prioritizeVerb: prioritize
+    {{- end }}
+    bindVerb: bind
+    nodeCacheCapable: true
+    weight: 1
+    httpTimeout: {{ $s.extenderHTTPTimeout }}s
+    ignorable: false # without the extender no pod with a slice may be placed
+    managedResources:
+      {{- range splitList "\n" (include "gpuslice.resources" .) }}
+      - name: {{ . | quote }}
+        ignoredByScheduler: true
+      {{- end }}
+{{- end -}}

@@ -1,0 +1,390 @@
+"""What the chart makes of its values, without a cluster."""
+
+import base64
+import subprocess
+
+import pytest
+import yaml
+from cryptography import x509
+from kit import helm
+from kit.cluster import ROOT
+
+# Names as HAMi v2.10's chart has them, none at its default: what a user brings along.
+HAMI_VALUES = """
+global: {imageRegistry: mirror.example, imageTag: v9, labels: {team: ml}, annotations: {note: x}, gpuHookPath: /usr/local,
+         imagePullSecrets: [{name: pull}], managedNodeSelectorEnable: false}
+fullnameOverride: hami
+schedulerName: other-scheduler
+resourceName: example.com/card
+resourceMem: example.com/mem
+resourceMemPercentage: example.com/pct
+resourceCores: example.com/cores
+resourcePriority: example.com/prio
+mluResourceName: example.com/mlu
+mluResourceMem: example.com/mlumem
+mluResourceCores: example.com/mlucores
+dcuResourceName: example.com/dcu
+dcuResourceMem: example.com/dcumem
+dcuResourceCores: example.com/dcucores
+metaxResourceName: example.com/sgpu
+metaxResourceCore: example.com/vcore
+metaxResourceMem: example.com/vmem
+metaxsGPUTopologyAware: "true"
+enflameResourceNameVGCU: example.com/vgcu
+kunlunResourceName: example.com/xpu
+vastaiResourceName: example.com/va
+birenResourceName: example.com/br
+podSecurityPolicy: {enabled: false}
+scheduler:
+  nodeName: master
+  nodeLabelSelector: {gpu: "on"}
+  overwriteEnv: "true"
+  defaultSchedulerPolicy: {nodeSchedulerPolicy: spread, gpuSchedulerPolicy: binpack}
+  metricsBindAddress: ":9999"
+  kubeQPS: 50
+  kubeBurst: 100
+  nodeLockExpire: 2m
+  nodeLockRetryTimeout: 10s
+  extenderHTTPTimeout: 40
+  forceOverwriteDefaultScheduler: false
+  livenessProbe: true
+  leaderElect: true
+  replicas: 2
+  podDisruptionBudget: {minAvailable: 1}
+  kubeScheduler:
+    enabled: true
+    image: {registry: r.example, repository: ks, tag: v1.2.3, pullPolicy: Always, pullSecrets: [a]}
+    extraNewArgs: [--config=/config/config.yaml, -v=4]
+    extraArgs: [--policy-config-file=/config/config.json, -v=4]
+  extender: {image: {repository: x/y, pullPolicy: Always}, extraArgs: [--debug, -v=4]}
+  podAnnotations: {a: b}
+  tolerations: [{key: k, operator: Exists}]
+  serviceAccountName: null
+  admissionWebhook:
+    enabled: true
+    customURL: {enabled: false, host: 127.0.0.1, port: 31998, path: /webhook}
+    whitelistNamespaces: [istio-system]
+    manageNamespaceSelector: true
+    namespaceSelector: {matchLabels: null, matchExpressions: [{key: env, operator: In, values: [dev]}]}
+    objectSelector: {matchExpressions: []}
+    reinvocationPolicy: Never
+    failurePolicy: Ignore
+  certManager: {enabled: false}
+  patch: {enabled: true, image: {repository: jettech/kube-webhook-certgen}, runAsUser: 2000}
+  service: {type: NodePort, httpPort: 443, schedulerPort: 31998, monitorPort: 31993, monitorTargetPort: metrics,
+            httpTargetPort: 443, labels: {}, annotations: {}}
+  networkPolicy: {enabled: true}
+devicePlugin:
+  enabled: true
+  deviceSplitCount: 5
+  deviceMemoryScaling: 1.5
+  nodeConfiguration: {config: "{}", externalConfigName: ""}
+  nvidiaDriverRoot: auto
+  service: {type: NodePort, httpPort: 31992}
+mockDevicePlugin: {enabled: false}
+devices:
+  mthreads: {enabled: true, customresources: [mthreads.com/vgpu], memoryPerCard: [96]}
+  ascend: {enabled: true, image: "", extraArgs: [], nodeSelector: {ascend: "on"}, hamiVnpuCore: true}
+  iluvatar: {enabled: true, customresources: [iluvatar.ai/BI-V100-vgpu]}
+legacyMetrics: true
+prometheus: {enabled: false}
+"""
+
+# The public description's heterogeneous fragment, as it stands there.
+HETEROGENEOUS = """
+devicePlugin:
+  nvidiaNodeSelector: {gpu: "on"}
+devices:
+  ascend:
+    enabled: true
+    nodeSelector: {ascend: "on"}
+    customresources:
+      - huawei.com/Ascend910B3
+      - huawei.com/Ascend910B3-memory
+      - huawei.com/Ascend910B3-core
+"""
+
+# What HAMi's chart lists, and the two it forgets (MLU's and Moore Threads' memory and cores).
+ALWAYS_MANAGED = {
+    "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage", "nvidia.com/priority",
+    "cambricon.com/vmlu", "cambricon.com/mlu.smlu.vmemory", "cambricon.com/mlu.smlu.vcore", "cambricon.com/vmemory",
+    "cambricon.com/vcore", "hygon.com/dcunum", "hygon.com/dcumem", "hygon.com/dcucores", "metax-tech.com/gpu",
+    "metax-tech.com/sgpu", "metax-tech.com/vcore", "metax-tech.com/vmemory", "mthreads.com/vgpu",
+    "mthreads.com/sgpu-memory", "mthreads.com/sgpu-core", "enflame.com/gcu", "enflame.com/drs-gcu",
+    "enflame.com/gcu-memory", "enflame.com/gcu-core", "kunlunxin.com/xpu", "kunlunxin.com/vxpu",
+    "kunlunxin.com/vxpu-memory", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "vastaitech.com/va",
+    "birentech.com/gpu", "amd.com/gpu", "amd.com/gpumem", "amd.com/gpumem-percentage", "amd.com/gpucores"}
+
+
+@pytest.fixture
+def template(tmp_path):
+    """template(values, ...) gives the chart's objects."""
+    return lambda values=None, *args, **kw: helm.template(tmp_path, values, *args, **kw)
+
+
+def kube_config(objects, name="gpuslice-scheduler") -> dict:
+    return yaml.safe_load(helm.pick(objects, "ConfigMap", name)["data"]["config.yaml"])
+
+
+def device_config(objects, name="gpuslice-scheduler-device") -> dict:
+    return yaml.safe_load(helm.pick(objects, "ConfigMap", name)["data"]["device-config.yaml"])
+
+
+def managed(objects, **kw) -> list[str]:
+    resources = kube_config(objects, **kw)["extenders"][0]["managedResources"]
+    assert all(r["ignoredByScheduler"] is True for r in resources)
+    return [r["name"] for r in resources]
+
+
+def daemon_args(objects) -> list[str]:
+    containers = helm.pick(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return next(c for c in containers if c["name"] == "gpuslice-scheduler")["args"]
+
+
+def test_lint(tmp_path):
+    assert "0 chart(s) failed" in helm.run(tmp_path, "lint", "--strict", helm.CHART)
+
+
+def test_kube_scheduler_profile(template):
+    config = kube_config(template())
+    assert config["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert config["podMaxBackoffSeconds"] == 3
+    assert config["profiles"] == [{"schedulerName": "hami-scheduler"}]
+    assert config["leaderElection"] == {"leaderElect": True, "resourceLock": "leases",
+                                        "resourceName": "hami-scheduler", "resourceNamespace": "gpuslice-system"}
+    extender, = config["extenders"]
+    assert extender["ignorable"] is False
+    assert extender["nodeCacheCapable"] is True
+    assert (extender["filterVerb"], extender["bindVerb"], extender["weight"]) == ("filter", "bind", 1)
+    assert extender["httpTimeout"] == "30s"
+    assert extender["urlPrefix"] == "https://127.0.0.1:9443"
+    assert "prioritizeVerb" not in extender and "preemptVerb" not in extender
+
+
+def test_managed_resources(template):
+    names = managed(template())
+    assert set(names) == ALWAYS_MANAGED
+    assert len(names) == len(set(names))
+
+
+def test_managed_resources_of_optional_vendors(template):
+    names = set(managed(template({"devices": {"ascend": {"enabled": True}, "iluvatar": {"enabled": True}}})))
+    chips = ("Ascend910A", "Ascend910B2", "Ascend910B3", "Ascend910B4-1", "Ascend910B4", "Ascend310P", "Ascend910C")
+    assert {f"huawei.com/{c}{part}" for c in chips for part in ("", "-memory", "-core")} <= names
+    assert {f"iluvatar.ai/{c}{part}" for c in ("MR-V100", "MR-V50", "BI-V150", "BI-V100")
+            for part in ("-vgpu", ".vMem", ".vCore")} <= names
+
+
+def test_vendor_switched_off(template):
+    objects = template({"devices": {"kunlun": {"enabled": False}}})
+    assert not [n for n in managed(objects) if n.startswith("kunlunxin")]
+    assert "kunlun" not in device_config(objects)
+
+
+def test_device_config_defaults(template):
+    """control-plane.md 4.1, spot values of each section."""
+    config = device_config(template())
+    assert config["nvidia"]["deviceSplitCount"] == 10 and config["nvidia"]["overwriteEnv"] is False
+    assert config["nvidia"]["migProfileAllowlist"][0] == {"models": ["A30"],
+                                                          "profiles": ["1g.6gb", "2g.12gb", "4g.24gb"]}
+    assert len(config["nvidia"]["migProfileAllowlist"]) == 9
+    assert config["hygon"]["memoryFactor"] == 1
+    assert config["awsneuron"] == {"resourceCountName": "aws.amazon.com/neuron",
+                                   "resourceCoreName": "aws.amazon.com/neuroncore"}
+    assert [c["commonWord"] for c in config["iluvatars"]] == ["MR-V100", "MR-V50", "BI-V150", "BI-V100"]
+    chips = {c["commonWord"]: c for c in config["vnpus"]["configs"]}
+    assert chips["Ascend310P"]["memoryAllocatable"] == 21527 and chips["Ascend310P"]["memoryCapacity"] == 24576
+    assert chips["Ascend910C"]["superPod"] is True and "superPod" not in chips["Ascend910B3"]
+    assert chips["Ascend910A"]["templates"][3] == {"name": "vir16", "memory": 17476, "aiCore": 16}
+    assert chips["Ascend910B2"]["templates"][2] == {"name": "vir12_3c_32g", "memory": 32768, "aiCore": 12, "aiCPU": 3}
+    assert set(config) == {"nvidia", "cambricon", "hygon", "metax", "enflame", "mthreads", "kunlun", "awsneuron", "amd",
+                           "vastai", "biren", "iluvatars", "vnpus"}
+
+
+def test_given_device_config_is_followed(template):
+    """Its resource names go to kube-scheduler's list; what it leaves out, does not."""
+    content = "nvidia:\n  resourceCountName: example.com/a\n  resourceMemoryName: example.com/b\n" \
+              "vnpus:\n  - commonWord: X\n    resourceName: huawei.com/X\n"
+    objects = template({"device-config": {"content": content}, "devices": {"ascend": {"enabled": True}}})
+    names = managed(objects)
+    assert {"example.com/a", "example.com/b", "huawei.com/X"} <= set(names)
+    assert "nvidia.com/gpu" not in names
+    assert device_config(objects) == yaml.safe_load(content)
+
+
+def test_broken_device_config_is_refused(template):
+    with pytest.raises(helm.HelmError, match="is no YAML"):
+        template({"device-config": {"content": "nvidia: [\n"}})
+
+
+def test_hami_values_are_taken(template):
+    objects = template(yaml.safe_load(HAMI_VALUES))
+    names = managed(objects, name="hami-scheduler")
+    assert {"example.com/card", "example.com/mlumem", "example.com/mlucores", "example.com/dcucores", "example.com/vcore",
+            "example.com/vgcu", "example.com/xpu", "example.com/va", "example.com/br",
+            "mthreads.com/sgpu-memory"} <= set(names)
+    args = daemon_args(objects)
+    for arg in ("--scheduler-name=other-scheduler", "--node-scheduler-policy=spread", "--gpu-scheduler-policy=binpack",
+                "--metrics-bind-address=:9999", "--node-lock-timeout=2m", "--node-lock-retry-timeout=10s",
+                "--kube-qps=50", "--kube-burst=100", "--node-label-selector=gpu=on", "--enable-ascend=true",
+                "--enable-iluvatar=true", "--legacy-metrics=true", "--force-overwrite-default-scheduler=false",
+                "--debug", "-v=4", "--http_bind=0.0.0.0:443"):
+        assert arg in args
+    spec = helm.pick(objects, "Deployment", "hami-scheduler")["spec"]
+    assert spec["replicas"] == 2
+    pod = spec["template"]["spec"]
+    assert [c["image"] for c in pod["containers"]] == ["mirror.example/ks:v1.2.3", "mirror.example/x/y:v9"]
+    assert pod["imagePullSecrets"] == [{"name": "pull"}, {"name": "a"}]
+    assert pod["nodeName"] == "master"
+    ports = {p["name"]: p for p in helm.pick(objects, "Service")["spec"]["ports"]}
+    assert (ports["http"]["nodePort"], ports["monitor"]["nodePort"]) == (31998, 31993)
+    config = device_config(objects, name="hami-scheduler-device")
+    assert config["nvidia"]["deviceMemoryScaling"] == 1.5 and config["nvidia"]["overwriteEnv"] is True
+    assert config["metax"]["sgpuTopologyAware"] is True and config["vnpus"]["hamiVnpuCore"] is True
+    expressions = helm.pick(objects, "MutatingWebhookConfiguration")["webhooks"][0]["namespaceSelector"]["matchExpressions"]
+    assert expressions == [
+        {"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]},
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["istio-system"]},
+        {"key": "env", "operator": "In", "values": ["dev"]}]
+    assert helm.pick(objects, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
+    assert helm.pick(objects, "NetworkPolicy")
+
+
+def test_heterogeneous_fragment(template):
+    objects = template(yaml.safe_load(HETEROGENEOUS))
+    assert {"huawei.com/Ascend910B3", "huawei.com/Ascend910B3-memory", "huawei.com/Ascend910B3-core",
+            "nvidia.com/gpu"} <= set(managed(objects))
+    assert "--enable-ascend=true" in daemon_args(objects)
+
+
+def test_command_line(template):
+    """Flags of control-plane.md 4.3; what has no value is left to the program."""
+    container = helm.pick(template(), "Deployment")["spec"]["template"]["spec"]["containers"][1]
+    assert container["command"] == ["/usr/bin/gpuslice-scheduler"]
+    assert container["args"] == [
+        "--http_bind=0.0.0.0:9443", "--cert_file=/tls/tls.crt", "--key_file=/tls/tls.key",
+        "--scheduler-name=hami-scheduler", "--metrics-bind-address=:9395", "--node-scheduler-policy=binpack",
+        "--gpu-scheduler-policy=spread", "--force-overwrite-default-scheduler=true",
+        "--device-config-file=/device-config/device-config.yaml", "--node-lock-timeout=5m", "--leader-elect=true",
+        "--leader-elect-resource-name=hami-scheduler", "--leader-elect-resource-namespace=gpuslice-system",
+        "--grant-key-file=/grant-key/key"]
+
+
+def test_pods_are_confined(template):
+    pod = helm.pick(template(), "Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    for container in pod["containers"]:
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                                "capabilities": {"drop": ["ALL"]}}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+
+
+def test_webhook_as_hami_registers_it(template):
+    hook, = helm.pick(template(), "MutatingWebhookConfiguration", "gpuslice-webhook")["webhooks"]
+    assert hook["name"] == "vgpu.hami.io"
+    assert hook["failurePolicy"] == "Ignore" and hook["sideEffects"] == "None"
+    assert hook["matchPolicy"] == "Equivalent" and hook["reinvocationPolicy"] == "Never"
+    assert hook["timeoutSeconds"] == 10
+    assert hook["rules"] == [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+                              "resources": ["pods"], "scope": "*"}]
+    skip = [{"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}]
+    assert hook["namespaceSelector"]["matchExpressions"] == skip
+    assert hook["objectSelector"]["matchExpressions"] == skip
+    assert hook["clientConfig"]["service"] == {"name": "gpuslice-scheduler", "namespace": "gpuslice-system",
+                                               "path": "/webhook", "port": 443}
+
+
+def test_strict_webhook_spares_what_the_cluster_stands_on(template):
+    objects = template({"scheduler": {"admissionWebhook": {"failurePolicy": "Fail"}}})
+    expressions = helm.pick(objects, "MutatingWebhookConfiguration")["webhooks"][0]["namespaceSelector"]["matchExpressions"]
+    spared = next(e for e in expressions if e["key"] == "kubernetes.io/metadata.name")
+    assert spared == {"key": "kubernetes.io/metadata.name", "operator": "NotIn",
+                      "values": ["kube-system", "gpuslice-system"]}
+
+
+def test_own_certificate(template):
+    objects = template({"scheduler": {"admissionWebhook": {"customURL": {"enabled": True, "host": "10.1.2.3"}}}})
+    secret = helm.pick(objects, "Secret", "gpuslice-scheduler-tls")
+    cert = x509.load_pem_x509_certificate(base64.b64decode(secret["data"]["tls.crt"]))
+    names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "gpuslice-scheduler.gpuslice-system.svc" in names.get_values_for_type(x509.DNSName)
+    assert {str(a) for a in names.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "10.1.2.3"}
+    client = helm.pick(objects, "MutatingWebhookConfiguration")["webhooks"][0]["clientConfig"]
+    assert client["url"] == "https://10.1.2.3:31998/webhook"
+    assert client["caBundle"] == secret["data"]["ca.crt"]
+    authority = x509.load_pem_x509_certificate(base64.b64decode(client["caBundle"]))
+    cert.verify_directly_issued_by(authority)
+
+
+def test_certificate_of_cert_manager(template):
+    objects = template({"scheduler": {"certManager": {"enabled": True}}})
+    assert helm.pick(objects, "Certificate", "gpuslice-scheduler-serving-cert")["spec"]["secretName"] == \
+        "gpuslice-scheduler-tls"
+    assert helm.pick(objects, "Issuer", "gpuslice-scheduler-selfsigned-issuer")
+    hook = helm.pick(objects, "MutatingWebhookConfiguration")
+    assert hook["metadata"]["annotations"]["cert-manager.io/inject-ca-from"] == \
+        "gpuslice-system/gpuslice-scheduler-serving-cert"
+    assert "caBundle" not in hook["webhooks"][0]["clientConfig"]
+    assert not [o for o in objects if o["kind"] == "Secret" and o["metadata"]["name"].endswith("-tls")]
+
+
+def test_given_certificate(template):
+    objects = template({"scheduler": {"tls": {"existingSecret": "mine", "caBundle": "PEM"}}})
+    volumes = helm.pick(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert next(v for v in volumes if v["name"] == "tls")["secret"]["secretName"] == "mine"
+    client = helm.pick(objects, "MutatingWebhookConfiguration")["webhooks"][0]["clientConfig"]
+    assert base64.b64decode(client["caBundle"]) == b"PEM"
+
+
+def test_without_webhook_the_extender_is_plain(template):
+    objects = template({"scheduler": {"admissionWebhook": {"enabled": False}}})
+    assert kube_config(objects)["extenders"][0]["urlPrefix"] == "http://127.0.0.1:9443"
+    assert not [a for a in daemon_args(objects) if a.startswith("--cert_file")]
+    assert not [o for o in objects if o["kind"] == "MutatingWebhookConfiguration"]
+
+
+def test_outside_kube_scheduler(template):
+    objects = template({"scheduler": {"kubeScheduler": {"enabled": False}, "extender": {"clientCASecret": "ca"}}})
+    containers = helm.pick(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert [c["name"] for c in containers] == ["gpuslice-scheduler"]
+    assert "--client-ca-file=/client-ca/ca.crt" in daemon_args(objects)
+    assert helm.pick(objects, "Service")["spec"]["sessionAffinity"] == "ClientIP"
+    assert not [o for o in objects if o["kind"] == "ClusterRoleBinding" and o["roleRef"]["name"].startswith("system:")]
+
+
+def test_node_choice_of_the_scheduler(template):
+    objects = template({"scheduler": {"nodeChoice": "scheduler"}})
+    assert kube_config(objects)["extenders"][0]["prioritizeVerb"] == "prioritize"
+    assert "--node-choice=scheduler" in daemon_args(objects)
+
+
+@pytest.mark.parametrize("values, words", [
+    ({"schedulerName": 5}, "schedulerName"),
+    ({"schedulerName": ""}, "schedulerName"),
+    ({"resourceName": "no slash"}, "resourceName"),
+    ({"scheduler": {"nodeChoice": "both"}}, "nodeChoice"),
+    ({"scheduler": {"replicas": "two"}}, "replicas"),
+    ({"scheduler": {"nodeLockExpire": "five minutes"}}, "nodeLockExpire"),
+    ({"scheduler": {"admissionWebhook": {"failurePolicy": "Maybe"}}}, "failurePolicy"),
+    ({"scheduler": {"defaultSchedulerPolicy": {"gpuSchedulerPolicy": "binpak"}}}, "gpuSchedulerPolicy"),
+    ({"scheduler": {"kubeScheduler": {"podMaxBackoffSeconds": 0}}}, "podMaxBackoffSeconds"),
+    ({"scheduler": {"service": {"httpTargetPort": 70000}}}, "httpTargetPort"),
+    ({"scheduler": {"tls": {"secret": "typo"}}}, "secret"),
+    ({"grantSigning": {"on": True}}, "on"),
+    ({"admissionPolicy": {"extraWriters": "one"}}, "extraWriters"),
+    ({"devices": {"ascend": {"enabled": "yes"}}}, "enabled"),
+    ({"devices": {"amd": {"customresources": ["amd"]}}}, "customresources"),
+    ({"scheduler": {"replicas": 2, "leaderElect": False}}, "leaderElect"),
+])
+def test_bad_values_are_refused(template, values, words):
+    with pytest.raises(helm.HelmError, match=words):
+        template(values)
+
+
+def test_plain_manifests_are_those_of_the_chart(tmp_path):
+    """deploy/manifests is made by one command, and is what it makes."""
+    done = subprocess.run([ROOT / "dev", "manifests", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for made in tmp_path.glob("*.yaml"):
+        assert made.read_text() == (ROOT / "deploy" / "manifests" / made.name).read_text(), made.name
+    assert list(tmp_path.glob("*.yaml"))

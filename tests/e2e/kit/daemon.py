@@ -1,0 +1,201 @@
+"""gpuslice-scheduler as the chart runs it: the chart is installed by helm, and its Deployment's own command line,
+files and ServiceAccount are used for processes on this machine; beside each a real kube-scheduler with the chart's
+configuration."""
+
+import base64
+import os
+import pathlib
+import signal
+import ssl
+import urllib.request
+
+import yaml
+
+from kit import helm, procs
+from kit.cluster import ROOT, Cluster, https_ok
+from kit.service import Service
+
+
+def program() -> pathlib.Path:
+    return pathlib.Path(os.environ.get("GS_STAGE", ROOT / "build" / "stage")) / "bin" / "gpuslice-scheduler"
+
+
+class Replica:
+    """One pod of the Deployment: the daemon and its kube-scheduler."""
+
+    def __init__(self, release: "Release", index: int):
+        self.release, self.index = release, index
+        self.name = f"{release.name}-{index}"
+        self.port, self.metrics_port, self.kube_port = procs.free_ports(3)
+        self.daemon: procs.Process | None = None
+        self.kube_scheduler: procs.Process | None = None
+
+    def start(self, kube_scheduler: bool = True) -> "Replica":
+        self.start_daemon()
+        if kube_scheduler:
+            self.start_kube_scheduler()
+        return self
+
+    def start_daemon(self, wait: bool = True) -> None:
+        r = self.release
+        env = dict(os.environ, KUBECONFIG=str(r.kubeconfig), POD_NAME=self.name, POD_NAMESPACE=r.namespace)
+        self.daemon = procs.Process(r.folder, f"{self.name}-daemon", r.argv(self), env).start()
+        if wait:
+            self.daemon.wait_ready(self.is_ready)
+
+    def start_kube_scheduler(self, wait: bool = True) -> None:
+        config = self.release.kube_scheduler_config(self)
+        self.kube_scheduler = procs.Process(self.release.folder, f"{self.name}-kube-scheduler", [
+            self.release.cluster.bin / "kube-scheduler", f"--config={config}", "--bind-address=127.0.0.1",
+            f"--secure-port={self.kube_port}",
+            f"--authentication-kubeconfig={self.release.kubeconfig}",
+            f"--authorization-kubeconfig={self.release.kubeconfig}"]).start()
+        if wait:
+            self.kube_scheduler.wait_ready(lambda: https_ok(self.kube_port, "/healthz"))
+
+    def is_ready(self) -> bool:
+        return https_ok(self.port, "/readyz")
+
+    def restart_daemon(self, number: int = signal.SIGTERM) -> None:
+        """End the daemon by a signal and start it again, on the same port."""
+        self.daemon.stop(number)
+        self.start_daemon()
+
+    def kill(self) -> None:
+        """SIGKILL to both, as a node that loses power."""
+        for process in (self.daemon, self.kube_scheduler):
+            if process:
+                process.kill()
+
+    def stop(self) -> int | None:
+        """Both by SIGTERM; the daemon's exit status."""
+        if self.kube_scheduler:
+            self.kube_scheduler.stop()
+        return self.daemon.stop() if self.daemon else None
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as reply:
+            return reply.read().decode()
+
+    def tls(self) -> ssl.SSLContext:
+        """Trusts what the chart's webhook configuration tells the API server to trust."""
+        return ssl.create_default_context(cadata=self.release.ca)
+
+
+class Release:
+    """The chart, installed. `argv0` stands in for the staged program: a list, the chart's arguments are added."""
+
+    def __init__(self, cluster: Cluster, folder: pathlib.Path, namespace: str, name: str, values: dict | None = None,
+                 replicas: int = 1, argv0: list | None = None, lease: dict | None = None):
+        self.cluster, self.namespace, self.name = cluster, namespace, name
+        self.folder = folder / name
+        self.folder.mkdir()
+        self.argv0, self.lease = argv0 or [program()], lease or {}
+        self.api = cluster.api()
+        self.replicas = [Replica(self, i) for i in range(replicas)]
+        self.service = Service([r.port for r in self.replicas])
+        self.values = merged({
+            "fullnameOverride": name, "schedulerName": f"{name}-scheduler",
+            "scheduler": {"leaderElect": replicas > 1, "replicas": replicas, "admissionWebhook": {"customURL": {
+                "enabled": True, "host": "127.0.0.1", "port": self.service.port}}}}, values or {})
+
+    @property
+    def scheduler_name(self) -> str:
+        return self.values["schedulerName"]
+
+    def install(self) -> "Release":
+        self.service.start()
+        self.notes = helm.install(self.folder, self.cluster.kubeconfig(), self.name, self.namespace, self.values)
+        self.read()
+        return self
+
+    def upgrade(self, values: dict) -> None:
+        """helm upgrade; replicas started from now on run by it."""
+        self.values = merged(self.values, values)
+        self.notes = helm.install(self.folder, self.cluster.kubeconfig(), self.name, self.namespace, self.values,
+                                  verb="upgrade")
+        self.read()
+
+    def read(self) -> None:
+        """Take files, command line and account from the API server, as a kubelet would."""
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.name}-scheduler"
+        self.pod_spec = self.api.get(path)["spec"]["template"]["spec"]
+        self.kubeconfig = self.cluster.service_account(self.namespace, self.pod_spec["serviceAccountName"])
+        self.mounts = {}
+        by_name = {c["name"]: c for c in self.pod_spec["containers"]}
+        self.container = by_name["gpuslice-scheduler"]
+        for container in by_name.values():
+            for mount in container["volumeMounts"]:
+                volume = next(v for v in self.pod_spec["volumes"] if v["name"] == mount["name"])
+                self.mounts[mount["mountPath"]] = self._materialise(volume)
+        hook = self.api.find(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{self.name}-webhook")
+        bundle = hook["webhooks"][0]["clientConfig"].get("caBundle", "") if hook else ""
+        self.ca = base64.b64decode(bundle).decode()
+
+    def _materialise(self, volume: dict) -> pathlib.Path:
+        folder = self.folder / "mnt" / volume["name"]
+        folder.mkdir(parents=True, exist_ok=True)
+        if "configMap" in volume:
+            path, name = "configmaps", volume["configMap"]["name"]
+        else:
+            path, name = "secrets", volume["secret"]["secretName"]
+        data = self.api.get(f"/api/v1/namespaces/{self.namespace}/{path}/{name}")["data"]
+        for key, text in data.items():
+            new = folder / f".{key}.new"
+            new.touch(mode=0o600)
+            new.write_bytes(base64.b64decode(text) if path == "secrets" else text.encode())
+            new.rename(folder / key)  # as a kubelet: never half a file
+        return folder
+
+    def argv(self, replica: Replica) -> list[str]:
+        """The Deployment's arguments with this replica's ports and files."""
+        replace = {"--http_bind": f"127.0.0.1:{replica.port}",
+                   "--metrics-bind-address": f"127.0.0.1:{replica.metrics_port}"}
+        args = []
+        for arg in self.container["args"]:
+            flag, _, value = arg.partition("=")
+            value = replace.get(flag, value)
+            for mount, folder in self.mounts.items():
+                if value.startswith(mount + "/"):
+                    value = str(folder) + value[len(mount):]
+            args.append(f"{flag}={value}" if value else flag)
+        return [str(a) for a in self.argv0] + args
+
+    def kube_scheduler_config(self, replica: Replica) -> pathlib.Path:
+        config = yaml.safe_load((self.mounts["/config"] / "config.yaml").read_text())
+        extender = config["extenders"][0]
+        extender["urlPrefix"] = extender["urlPrefix"].rpartition(":")[0] + f":{replica.port}"
+        config["clientConnection"]["kubeconfig"] = str(self.kubeconfig)
+        config["leaderElection"].update(self.lease)
+        path = self.folder / f"kube-scheduler-{replica.index}.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def start(self, kube_scheduler: bool = True) -> "Release":
+        for replica in self.replicas:
+            replica.start(kube_scheduler)
+        return self
+
+    def remove(self) -> None:
+        for replica in self.replicas:
+            replica.stop()
+        self.service.stop()
+        helm.uninstall(self.folder, self.cluster.kubeconfig(), self.name, self.namespace)
+
+    def __getattr__(self, name: str):
+        """Of a release of one replica: that replica's."""
+        if name.startswith("_") or "replicas" not in self.__dict__ or len(self.replicas) != 1:
+            raise AttributeError(name)
+        return getattr(self.replicas[0], name)
+
+
+def merged(base: dict, more: dict) -> dict:
+    """`more` over `base`, maps into maps."""
+    out = dict(base)
+    for key, value in more.items():
+        out[key] = merged(out[key], value) if isinstance(value, dict) and isinstance(out.get(key), dict) else value
+    return out
