@@ -3,12 +3,12 @@
 #include <cyaml/cyaml.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/yaml.h"
 #include "kube/config.h"
 
 #define ENTRIES_MAX 10000
@@ -117,46 +117,6 @@ static const cyaml_schema_field_t file_fields[] = {
 static const cyaml_schema_value_t file_value = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER_NULL_STR, struct gs_kube_file, file_fields)};
 
-/* The library tells the cause first, then a backtrace whose first line is the innermost. */
-struct report {
-    char cause[160], place[164];
-    int lines;
-};
-
-static void take_log(cyaml_log_t level, void *ctx, const char *fmt, va_list args)
-{
-    struct report *report = ctx;
-    char line[160];
-    char *text = line, *end;
-
-    if (level < CYAML_LOG_ERROR)
-        return;
-    (void)vsnprintf(line, sizeof(line), fmt, args); /* a cut reason is still a reason */
-    end = strchr(text, '\n');
-    if (end)
-        *end = '\0';
-    if (strncmp(text, "Load: ", 6) == 0)
-        text += 6;
-    while (*text == ' ')
-        text++;
-    if (report->lines == 0)
-        (void)snprintf(report->cause, sizeof(report->cause), "%s", text);
-    else if (report->lines == 2) /* line 1 says "Backtrace:" */
-        (void)snprintf(report->place, sizeof(report->place), " %s", text);
-    report->lines++;
-}
-
-static cyaml_config_t config_of(struct report *report)
-{
-    return (cyaml_config_t){
-        .log_fn = take_log,
-        .log_ctx = report,
-        .mem_fn = cyaml_mem,
-        .log_level = CYAML_LOG_ERROR,
-        .flags = CYAML_CFG_IGNORE_UNKNOWN_KEYS,
-    };
-}
-
 int gs_kube_file_bytes(const char *path, size_t max, struct gs_buf *buf)
 {
     GS_CLEANUP(gs_file_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -182,30 +142,21 @@ int gs_kube_file_bytes(const char *path, size_t max, struct gs_buf *buf)
 int gs_kube_file_read(const char *path, struct gs_kube_file **ret, struct gs_err *err)
 {
     GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
-    struct report report = {0};
-    cyaml_config_t config = config_of(&report);
-    cyaml_data_t *data = NULL;
-    cyaml_err_t got;
+    void *data;
     int rc = gs_kube_file_bytes(path, GS_KUBE_CONFIG_MAX, &text);
 
     if (rc < 0)
         return gs_err_set(err, rc, "%s: %s", path, strerror(-rc));
-    got = cyaml_load_data((const uint8_t *)gs_buf_text(&text), text.n, &config, &file_value, &data,
-                          NULL);
-    if (got == CYAML_ERR_OOM)
-        return gs_err_set(err, -ENOMEM, "%s: no memory", path);
-    if (got != CYAML_OK)
-        return gs_err_set(err, -EINVAL, "%s: %s%s", path,
-                          report.cause[0] ? report.cause : cyaml_strerror(got), report.place);
+    rc = gs_yaml_load((struct gs_str){gs_buf_text(&text), text.n}, &file_value, NULL, NULL, &data,
+                      NULL, err);
+    if (rc < 0)
+        return gs_err_wrap(err, rc, "%s", path);
     *ret = data;
     return 0;
 }
 
 struct gs_kube_file *gs_kube_file_free(struct gs_kube_file *file)
 {
-    struct report report = {0};
-    cyaml_config_t config = config_of(&report);
-
-    (void)cyaml_free(&config, &file_value, file, 0); /* fails on bad arguments only */
+    gs_yaml_free(&file_value, file, 0);
     return NULL;
 }

@@ -75,7 +75,8 @@ static int parse_ms(const char *text, int64_t *ret)
     static const struct {
         const char *unit;
         double ms;
-    } unit[] = {{"ms", 1}, {"us", 0.001}, {"ns", 0.000001}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    } unit[] = {{"ms", 1},   {"us", 0.001}, {"ns", 0.000001},
+                {"s", 1000}, {"m", 60000},  {"h", 3600000}};
     double sum = 0;
 
     if (strcmp(text, "0") == 0) {

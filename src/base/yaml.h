@@ -1,0 +1,23 @@
+#pragma once
+/* YAML by schema (libcyaml), with the cause and the line of what is wrong in one sentence. */
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "core/cleanup.h"
+#include "core/str.h"
+
+struct cyaml_schema_value;
+
+/** A key that the schema does not have; `line` as the library tells it ("(line: 3, column: 1)"). */
+typedef void gs_yaml_unknown(void *user, const char *what);
+
+/** Load a document. Unknown keys are ignored; `unknown` hears of them where it is given.
+ *  @ret_n   entries, where the schema is a sequence; else NULL.
+ *  Returns  0; -EINVAL with cause and place; -ENOMEM.
+ *  Owner    caller; release with gs_yaml_free() by the same schema. */
+GS_WUR int gs_yaml_load(struct gs_str text, const struct cyaml_schema_value *schema,
+                        gs_yaml_unknown *unknown, void *user, void **ret, unsigned *ret_n,
+                        struct gs_err *err);
+/** Accepts NULL data. */
+void gs_yaml_free(const struct cyaml_schema_value *schema, void *data, unsigned n);

@@ -1,0 +1,128 @@
+#include "control/policies.h"
+
+#include <cyaml/cyaml.h>
+#include <errno.h>
+#include <string.h>
+
+/* What is loaded of the file at a time: one section; the other keys are ignored. */
+struct loaded {
+    void *conf;
+    unsigned n;
+};
+
+/* A document that has this section in it, or not. A mapping is behind a pointer either way. */
+static void schema_of(const char *key, const struct cyaml_schema_value *section,
+                      cyaml_schema_field_t field[2], cyaml_schema_value_t *ret)
+{
+    field[0] = (cyaml_schema_field_t){
+        .key = key,
+        .value = *section,
+        .data_offset = offsetof(struct loaded, conf),
+        .count_offset = offsetof(struct loaded, n),
+        .count_size = sizeof(unsigned),
+    };
+    field[0].value.flags |= CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL;
+    field[1] = (cyaml_schema_field_t)CYAML_FIELD_END;
+    *ret = (cyaml_schema_value_t){CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct loaded, field)};
+}
+
+/* Load one section in one of its shapes and make its policies. 1: it was there; 0: it is not. */
+static int read_shape(const struct gs_policies_conf *conf, const struct gs_policy_section *section,
+                      bool is_older, struct gs_arena *arena, struct gs_policies *out,
+                      struct gs_err *err)
+{
+    const struct cyaml_schema_value *shape = is_older ? section->older : section->schema;
+    cyaml_schema_field_t field[2];
+    cyaml_schema_value_t schema;
+    struct loaded *loaded;
+    struct gs_policy_list list;
+    void *data;
+    int rc;
+
+    schema_of(section->key, shape, field, &schema);
+    rc = gs_yaml_load(conf->text, &schema, NULL, NULL, &data, NULL, err);
+    if (rc < 0)
+        return rc;
+    loaded = data;
+    list = (struct gs_policy_list){loaded->conf, loaded->n};
+    if (loaded->conf != NULL)
+        rc = section->make(shape->type == CYAML_SEQUENCE ? (const void *)&list : loaded->conf,
+                           is_older, arena, out, err);
+    rc = rc < 0 ? rc : loaded->conf != NULL;
+    gs_yaml_free(&schema, data, 0);
+    return rc;
+}
+
+static int read_section(const struct gs_policies_conf *conf,
+                        const struct gs_policy_section *section, struct gs_arena *arena,
+                        struct gs_policies *out, struct gs_err *err)
+{
+    struct gs_err first = {0};
+    int rc, older;
+
+    if (conf->text.p == NULL)
+        return section->make(NULL, false, arena, out, err) < 0 ? -EINVAL : 1;
+    rc = read_shape(conf, section, false, arena, out, &first);
+    if (rc == -EINVAL && section->older != NULL) {
+        older = read_shape(conf, section, true, arena, out, NULL);
+        if (older >= 0)
+            return older;
+    }
+    if (rc < 0)
+        return gs_err_set(err, rc, "%s: %s", section->key, first.text);
+    return rc;
+}
+
+static bool is_enabled(const struct gs_policies_conf *conf, const struct gs_policy_section *section)
+{
+    if (section->opt_in == NULL)
+        return true;
+    for (size_t i = 0; conf->enabled != NULL && conf->enabled[i] != NULL; i++)
+        if (strcmp(conf->enabled[i], section->opt_in) == 0)
+            return true;
+    return false;
+}
+
+/* Sections that nobody reads: a slip of the pen, or a vendor that is new to us. */
+static int tell_unknown(const struct gs_policies_conf *conf, struct gs_arena *arena,
+                        struct gs_err *err)
+{
+    cyaml_schema_field_t *field = GS_ARENA_ARRAY(arena, conf->n_sections + 1, cyaml_schema_field_t);
+    cyaml_schema_value_t schema = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct loaded, NULL)};
+    void *data;
+    int rc;
+
+    if (field == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < conf->n_sections; i++)
+        field[i] =
+            (cyaml_schema_field_t)CYAML_FIELD_IGNORE(conf->section[i]->key, CYAML_FLAG_OPTIONAL);
+    field[conf->n_sections] = (cyaml_schema_field_t)CYAML_FIELD_END;
+    schema.mapping.fields = field;
+    rc = gs_yaml_load(conf->text, &schema, conf->unknown, conf->user, &data, NULL, err);
+    if (rc == 0)
+        gs_yaml_free(&schema, data, 0);
+    return rc;
+}
+
+int gs_policies_read(const struct gs_policies_conf *conf, struct gs_arena *arena,
+                     struct gs_policies *ret, struct gs_err *err)
+{
+    struct gs_policies all = {0};
+    size_t found = 0;
+    int rc = conf->text.p != NULL ? tell_unknown(conf, arena, err) : 0;
+
+    for (size_t i = 0; rc >= 0 && i < conf->n_sections; i++) {
+        struct gs_policies skipped = {0};
+        bool is_on = is_enabled(conf, conf->section[i]);
+
+        rc = read_section(conf, conf->section[i], arena, is_on ? &all : &skipped, err);
+        found += rc > 0;
+    }
+    if (rc < 0)
+        return rc;
+    if (found == 0)
+        return gs_err_set(err, -EINVAL, "all configurations are empty");
+    *ret = all;
+    return 0;
+}
