@@ -9,10 +9,10 @@
 
 struct cyaml_schema_value;
 
-/** A key that the schema does not have; `line` as the library tells it ("(line: 3, column: 1)"). */
+/** The first key that the schema does not have, in words, with its place. */
 typedef void gs_yaml_unknown(void *user, const char *what);
 
-/** Load a document. Unknown keys are ignored; `unknown` hears of them where it is given.
+/** Load a document. Unknown keys are ignored; `unknown` hears of the first where it is given.
  *  @ret_n   entries, where the schema is a sequence; else NULL.
  *  Returns  0; -EINVAL with cause and place; -ENOMEM.
  *  Owner    caller; release with gs_yaml_free() by the same schema. */

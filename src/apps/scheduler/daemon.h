@@ -1,0 +1,36 @@
+#pragma once
+/* gpuslice-scheduler: everything one process does, on one loop. */
+
+#include "apps/scheduler/flags.h"
+#include "base/arena.h"
+#include "base/err.h"
+#include "control/filter.h"
+#include "control/registry.h"
+#include "core/cleanup.h"
+#include "kube/event.h"
+#include "model/policy.h"
+#include "net/http_server.h"
+#include "net/loop.h"
+
+struct gs_daemon {
+    const struct gs_flags *flags;
+    struct gs_loop *loop;
+    struct gs_arena conf; /**< configuration: for the life of the process */
+    struct gs_policies policies;
+    struct gs_filter_conf filter;
+    struct gs_kube_client *client;
+    struct gs_kube_events *events;
+    struct gs_books *books;
+    struct gs_registry *registry;
+    struct gs_http_server *server, *metrics;
+    struct gs_arena call; /**< of one request */
+    struct gs_loop_timer housekeeping;
+    bool is_stopping;
+};
+
+/** Read configuration, connect, listen. On failure what was set up is for gs_daemon_fini(). */
+GS_WUR int gs_daemon_init(struct gs_daemon *d, const struct gs_flags *flags, struct gs_err *err);
+/** Serve until a signal says stop. 0 or negative errno. */
+GS_WUR int gs_daemon_run(struct gs_daemon *d);
+/** Accepts half-built ones. */
+void gs_daemon_fini(struct gs_daemon *d);
