@@ -46,8 +46,10 @@ static enum gs_reason amounts(const struct gs_policy *p, const struct gs_fit *fi
 
 /* --- sets of cards that belong together --- */
 
-/* A search over sets of many cards stops after so many looks at pairs: the answer is then "no". */
-#define LOOKS_MAX 1000000
+/* A search over sets of many cards stops after so many looks at pairs (a tenth of a millisecond a
+ * node), and the answer is "no". Cards that fall into islands never come near: 64 partitions in two
+ * hives take some thousand looks. */
+#define LOOKS_MAX 50000
 
 struct search {
     const struct gs_fit *fit;

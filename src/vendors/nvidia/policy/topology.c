@@ -52,44 +52,47 @@ static bool are_few(size_t n, size_t want)
     return true;
 }
 
-/* The next set of indexes in the order of lists; false behind the last. */
-static bool advance(size_t *set, size_t n, size_t want)
+/* The next set of indexes in the order of lists: where it first differs from the last one; `want`
+ * behind the last. */
+static size_t advance(size_t *set, size_t n, size_t want)
 {
-    size_t i = want;
+    size_t i = want, changed;
 
     while (i > 0 && set[i - 1] == n - want + i - 1)
         i--;
     if (i == 0)
-        return false;
-    set[i - 1]++;
+        return want;
+    changed = i - 1;
+    set[changed]++;
     for (; i < want; i++)
         set[i] = set[i - 1] + 1;
-    return true;
+    return changed;
 }
 
-static int64_t sum_of(const struct cards *c, const size_t *set, size_t want)
+/* Sums over the pairs of the first 1, 2, ... members, from member `from` on. */
+static void add_up(const struct cards *c, const size_t *set, size_t from, size_t want, int64_t *sum)
 {
-    int64_t sum = 0;
-
-    for (size_t i = 0; i < want; i++)
-        for (size_t j = i + 1; j < want; j++)
-            sum += score(c, set[i], set[j]);
-    return sum;
+    for (size_t i = from; i < want; i++) {
+        sum[i] = i > 0 ? sum[i - 1] : 0;
+        for (size_t j = 0; j < i; j++)
+            sum[i] += score(c, set[j], set[i]);
+    }
 }
 
-/* `set` and `best` have room for `want`. */
-static void try_all(const struct cards *c, size_t want, size_t *set, size_t *best)
+/* `set`, `best` and `sum` have room for `want`. */
+static void try_all(const struct cards *c, size_t want, size_t *set, size_t *best, int64_t *sum)
 {
+    size_t from = 0;
     int64_t most;
 
     for (size_t i = 0; i < want; i++)
         set[i] = best[i] = i;
-    most = sum_of(c, best, want);
-    while (advance(set, c->n, want)) {
-        int64_t sum = sum_of(c, set, want);
-
-        if (sum > most) {
-            most = sum;
+    add_up(c, set, 0, want, sum);
+    most = sum[want - 1];
+    while ((from = advance(set, c->n, want)) < want) {
+        add_up(c, set, from, want, sum);
+        if (sum[want - 1] > most) {
+            most = sum[want - 1];
             memcpy(best, set, want * sizeof(set[0]));
         }
     }
@@ -146,7 +149,7 @@ int gs_nvidia_topology_choose(const struct gs_nvidia_facts *facts, uint32_t firs
     if (want == 1)
         best[0] = loneliest(&cards);
     else if (are_few(n, want))
-        try_all(&cards, want, set, best);
+        try_all(&cards, want, set, best, near);
     else
         grow(&cards, want, best, near);
     for (size_t i = 0; i < want; i++)

@@ -10,6 +10,7 @@
 
 #include "vendors/nvidia/policy/mig.h"
 #include "vendors/nvidia/policy/policy.h"
+#include "vendors/nvidia/policy/topology.h"
 
 #define REGISTER "hami.io/node-nvidia-register"
 
@@ -362,6 +363,70 @@ static void test_topology(void **state)
     kit_fini(&kit);
 }
 
+/* 24 cards in three islands that lie in each other like the teeth of combs: too many sets to try
+ * each (C(24, 8) = 735471), and the nearest cards one at a time find an island all the same. */
+static void test_many_cards(void **state)
+{
+    enum { N = 24, WANT = 8 };
+    static int32_t score[N * N];
+    const struct gs_nvidia_facts facts = {.n = N, .score = score};
+    struct gs_pick pick[N];
+    struct gs_arena arena;
+
+    (void)state;
+    gs_arena_init(&arena);
+    for (size_t i = 0; i < N; i++)
+        for (size_t j = 0; j < N; j++)
+            score[i * N + j] = i == j ? 0 : i % 3 != j % 3 ? 10 : i % 3 == 1 ? 200 : 100;
+    for (uint32_t i = 0; i < N; i++)
+        pick[i] = (struct gs_pick){.dev = 5 + i};
+    assert_int_equal(gs_nvidia_topology_choose(&facts, 5, pick, N, WANT, &arena), 0);
+    for (size_t i = 0; i < WANT; i++)
+        assert_int_equal(pick[i].dev, 5 + 1 + 3 * i);
+    assert_int_equal(gs_nvidia_topology_choose(NULL, 5, pick, N, WANT, &arena), 0);
+    arena.failed = true;
+    assert_int_equal(gs_nvidia_topology_choose(&facts, 5, pick, N, WANT, &arena), -ENOMEM);
+    gs_arena_fini(&arena);
+}
+
+/* Every set of 8 of 16 against the sum itself: the best one is found. */
+static void test_best_set(void **state)
+{
+    enum { N = 16, WANT = 8 };
+    static int32_t score[N * N];
+    const struct gs_nvidia_facts facts = {.n = N, .score = score};
+    struct gs_pick pick[N];
+    struct gs_arena arena;
+    int64_t most = 0, sum = 0;
+    uint32_t seed = 20261130;
+
+    (void)state;
+    gs_arena_init(&arena);
+    for (size_t i = 0; i < N; i++)
+        for (size_t j = 0; j < i; j++) {
+            seed = seed * 1664525u + 1013904223u;
+            score[i * N + j] = score[j * N + i] = (int32_t)(seed >> 20);
+        }
+    for (uint32_t set = 0; set < 1u << N; set++) {
+        int64_t of = 0;
+
+        if (__builtin_popcount(set) != WANT)
+            continue;
+        for (size_t i = 0; i < N; i++)
+            for (size_t j = 0; j < i; j++)
+                of += (set >> i & 1) != 0 && (set >> j & 1) != 0 ? score[i * N + j] : 0;
+        most = of > most ? of : most;
+    }
+    for (uint32_t i = 0; i < N; i++)
+        pick[i] = (struct gs_pick){.dev = i};
+    assert_int_equal(gs_nvidia_topology_choose(&facts, 0, pick, N, WANT, &arena), 0);
+    for (size_t i = 0; i < WANT; i++)
+        for (size_t j = 0; j < i; j++)
+            sum += score[pick[i].dev * N + pick[j].dev];
+    assert_true(sum == most);
+    gs_arena_fini(&arena);
+}
+
 /* --- through the whole of the model --- */
 
 #define COUNT "nvidia.com/gpu"
@@ -431,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_cordon),       cmocka_unit_test(test_numa),
         cmocka_unit_test(test_many_reasons), cmocka_unit_test(test_mig),
         cmocka_unit_test(test_mig_twice),    cmocka_unit_test(test_topology),
+        cmocka_unit_test(test_many_cards),   cmocka_unit_test(test_best_set),
         cmocka_unit_test(test_whole),        cmocka_unit_test(test_whole_mig),
     };
 
