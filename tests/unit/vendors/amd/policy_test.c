@@ -430,14 +430,42 @@ static void test_whole(void **state)
     kit_fini(&kit);
 }
 
+static void test_no_memory(void **state)
+{
+    struct gs_arena full;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit);
+    gs_arena_init(&full);
+    full.failed = true;
+    assert_int_equal(gs_amd_section.make(NULL, false, &full, &kit.policies, NULL), -ENOMEM);
+    assert_int_equal(kit.policies.n, 1);
+    ask(&kit, kit_limit, "gpumem=10");
+    kit.pod.arena = &full;
+    assert_int_equal(kit_admit(&kit, 0), -ENOMEM);
+    kit.pod.arena = &kit.arena;
+    kit_annotate_node(&kit, REGISTER, "[{\"id\":\"g\"}]");
+    kit.arena.failed = true;
+    assert_int_equal(kit_read_node(&kit), -ENOMEM);
+    kit.arena.failed = false;
+    kit_fini(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests),    cmocka_unit_test(test_admit),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_units),       cmocka_unit_test(test_fit),
-        cmocka_unit_test(test_numa),        cmocka_unit_test(test_choice_of_the_pod),
-        cmocka_unit_test(test_links),       cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_admit),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_numa),
+        cmocka_unit_test(test_choice_of_the_pod),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -274,13 +274,32 @@ static void test_section(void **state)
     kit_fini(&kit);
 }
 
+static void test_no_memory(void **state)
+{
+    struct gs_arena full;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, NULL);
+    gs_arena_init(&full);
+    full.failed = true;
+    assert_int_equal(gs_cambricon_section.make(NULL, false, &full, &kit.policies, NULL), -ENOMEM);
+    assert_int_equal(kit.policies.n, 1);
+    kit_capacity(&kit, LONG_CORE, "200");
+    kit.arena.failed = true;
+    assert_int_equal(kit_read_node(&kit), -ENOMEM);
+    kit.arena.failed = false;
+    kit_fini(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests),    cmocka_unit_test(test_two_spellings),
-        cmocka_unit_test(test_capacity),    cmocka_unit_test(test_register),
-        cmocka_unit_test(test_annotations), cmocka_unit_test(test_choice_of_the_pod),
-        cmocka_unit_test(test_whole),       cmocka_unit_test(test_section),
+        cmocka_unit_test(test_no_memory),         cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_two_spellings),     cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_register),          cmocka_unit_test(test_annotations),
+        cmocka_unit_test(test_choice_of_the_pod), cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_section),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

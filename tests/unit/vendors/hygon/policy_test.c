@@ -175,12 +175,30 @@ static void test_section(void **state)
     kit_fini(&kit);
 }
 
+static void test_no_memory(void **state)
+{
+    struct gs_arena full;
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, NULL);
+    gs_arena_init(&full);
+    full.failed = true;
+    assert_int_equal(gs_hygon_section.make(NULL, false, &full, &kit.policies, NULL), -ENOMEM);
+    assert_int_equal(kit.policies.n, 1);
+    kit_annotate_node(&kit, "hami.io/node-dcu-register", "A,4,1000,100,DCU,0,true:");
+    kit.arena.failed = true;
+    assert_int_equal(kit_read_node(&kit), -ENOMEM);
+    kit.arena.failed = false;
+    kit_fini(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests), cmocka_unit_test(test_admit),
-        cmocka_unit_test(test_nodes),    cmocka_unit_test(test_fit),
-        cmocka_unit_test(test_section),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_admit),     cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_fit),       cmocka_unit_test(test_section),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
