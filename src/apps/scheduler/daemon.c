@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "contract/names.h"
+#include "control/extender.h"
 #include "control/policies.h"
 #include "core/size.h"
 #include "kube/config.h"
@@ -115,7 +117,69 @@ static int on_prioritize(void *user, const struct gs_http_request *req, struct g
     return 0;
 }
 
+/* ---- bind: answered when the API server has answered ---- */
+
+static void on_bind_done(void *arg, const char *error)
+{
+    struct gs_http_later *later = arg;
+    struct gs_http_reply reply = {0};
+    char *text;
+    size_t n;
+
+    if (gs_extender_write_error(error, &text, &n) == 0)
+        gs_http_server_reply_take_malloc(&reply, 200, "application/json", text, n);
+    else
+        gs_http_server_reply_text(&reply, 500, "no memory\n");
+    gs_http_server_answer(later, &reply);
+}
+
+static int refuse_bind(struct gs_http_reply *reply, const struct gs_err *err)
+{
+    char *text;
+    size_t n;
+    int rc = gs_extender_write_error(err->text, &text, &n);
+
+    if (rc == 0)
+        gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
+    return rc;
+}
+
+static int on_bind(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
+{
+    struct gs_daemon *d = user;
+    struct gs_extender_binding binding;
+    struct gs_http_later *later;
+    struct gs_err err = {0};
+    int rc;
+
+    gs_arena_reset(&d->call);
+    rc = gs_extender_read_binding(req->body, &d->call, &binding, &err);
+    if (rc == 0 && !gs_registry_is_synced(d->registry))
+        rc = gs_err_set(&err, -EAGAIN, "reading the cluster");
+    if (rc < 0)
+        return rc == -ENOMEM ? rc : refuse_bind(reply, &err);
+    /* The Binding goes on when the caller hangs up: its answer is then dropped. */
+    later = gs_http_server_later(req, NULL, NULL);
+    if (later == NULL)
+        return -ENOMEM;
+    rc = gs_binder_bind(d->binder, &binding, on_bind_done, later, &err);
+    if (rc < 0)
+        on_bind_done(later, err.text);
+    return GS_HTTP_LATER;
+}
+
 /* ---- life ---- */
+
+static void on_node(void *arg, const struct gs_kube_node *node, const struct gs_node_view *view)
+{
+    struct gs_daemon *d = arg;
+    const struct gs_str *lock = gs_pairs_find(view->annotations, GS_STR(GS_NAME_LOCK));
+    const struct gs_str *identity = gs_pairs_find(view->annotations, GS_STR(GS_NAME_IDENTITY));
+
+    (void)node;
+    gs_binder_saw_node(d->binder, view->name, lock != NULL ? *lock : (struct gs_str){0},
+                       identity == NULL || !gs_str_eq_c(*identity, GS_NAME_IDENTITY_PRESTART));
+}
 
 static void on_housekeeping(void *user)
 {
@@ -223,9 +287,16 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
     if (rc == 0)
         rc = gs_books_new(&d->policies, &d->books);
     if (rc == 0)
+        rc = gs_binder_new(d->client, d->books,
+                           &(struct gs_binder_opt){.filter = &d->filter,
+                                                   .lock_timeout_ms = d->flags->lock_timeout_ms,
+                                                   .lock_retry_ms = d->flags->lock_retry_ms},
+                           &d->binder);
+    if (rc == 0)
         rc = gs_registry_new(
             d->client, d->books,
-            &(struct gs_registry_opt){.node_selector = gs_str_of(d->flags->node_selector)},
+            &(struct gs_registry_opt){
+                .node_selector = gs_str_of(d->flags->node_selector), .node = on_node, .arg = d},
             &d->registry, err);
     return rc;
 }
@@ -239,6 +310,7 @@ static int listen_all(struct gs_daemon *d, struct gs_err *err)
     const struct gs_http_route route[] = {
         {"POST", "/filter", on_filter, d, access},
         {"POST", "/prioritize", on_prioritize, d, access},
+        {"POST", "/bind", on_bind, d, access},
         {"GET", "/healthz", on_healthz, d, GS_HTTP_ANYONE},
         {"GET", "/readyz", on_readyz, d, GS_HTTP_ANYONE},
     };
@@ -298,6 +370,7 @@ void gs_daemon_fini(struct gs_daemon *d)
     gs_http_server_free(d->server);
     gs_http_server_free(d->metrics);
     gs_registry_free(d->registry);
+    gs_binder_free(d->binder);
     gs_kube_events_free(d->events);
     gs_kube_client_free(d->client);
     gs_books_free(d->books);

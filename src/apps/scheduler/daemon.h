@@ -4,6 +4,7 @@
 #include "apps/scheduler/flags.h"
 #include "base/arena.h"
 #include "base/err.h"
+#include "control/bind.h"
 #include "control/filter.h"
 #include "control/registry.h"
 #include "core/cleanup.h"
@@ -22,6 +23,7 @@ struct gs_daemon {
     struct gs_kube_events *events;
     struct gs_books *books;
     struct gs_registry *registry;
+    struct gs_binder *binder;
     struct gs_http_server *server, *metrics;
     struct gs_arena call; /**< of one request */
     struct gs_loop_timer housekeeping;

@@ -1,0 +1,14 @@
+#pragma once
+/* Names in the API that scheduler, plugin and monitor share, whatever the vendor. HAMi's but for
+ * those under gpuslice.io. Names of one vendor are in its policy. */
+
+#define GS_NAME_NODE       "hami.io/vgpu-node" /**< pod, annotation and label: where its grant is */
+#define GS_NAME_TIME       "hami.io/vgpu-time" /**< pod: Unix seconds of the decision */
+#define GS_NAME_BIND_TIME  "hami.io/bind-time" /**< pod: Unix seconds of the Binding */
+#define GS_NAME_BIND_PHASE "hami.io/bind-phase" /**< pod: allocating, then success or failed */
+#define GS_NAME_LOCK       "hami.io/mutex.lock" /**< node: "<RFC3339>,<namespace>,<pod>" */
+
+/** node: "prestart" where the plugin finds a container's pod by itself, so that no lock is needed.
+ */
+#define GS_NAME_IDENTITY          "gpuslice.io/identity"
+#define GS_NAME_IDENTITY_PRESTART "prestart"
