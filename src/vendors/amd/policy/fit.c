@@ -29,18 +29,23 @@ static int32_t memory(const struct gs_request *request, const struct gs_device *
     return part < 1 ? 1 : (int32_t)part;
 }
 
+/* Memory that is named takes no compute unit of its own: a request without cores (which the usual
+ * default of 100 does not leave) holds those of a whole card only. */
 static enum gs_reason amounts(const struct gs_policy *p, const struct gs_fit *fit,
                               const struct gs_device *dev, struct gs_pick *pick)
 {
     const struct gs_amd_device *own = dev->custom;
+    int32_t unit = own != NULL ? own->cu_per_wgp : 1;
 
     (void)p;
     pick->mem_mib = memory(fit->request, dev);
+    if (fit->request->cores == 0) {
+        pick->cores = pick->mem_mib >= dev->mem_mib ? dev->cores : 0;
+        return GS_REASON_COUNT;
+    }
     if (dev->cores <= 0)
         return GS_REASON_CARD_INSUFFICIENT_CORE;
-    pick->cores = fit->request->cores > 0 ? gs_amd_units(dev->cores, fit->request->cores,
-                                                         own != NULL ? own->cu_per_wgp : 1)
-                                          : dev->cores;
+    pick->cores = gs_amd_units(dev->cores, fit->request->cores, unit);
     return GS_REASON_COUNT;
 }
 

@@ -322,6 +322,8 @@ static void test_fit(void **state)
     want_pick(&kit, 0, 500, 50);
     want_fit(&kit, 1, 0, 25, 100, "1");
     want_pick(&kit, 0, 250, 100);
+    want_fit(&kit, 1, 500, 0, 0, "1"); /* a part of the memory and no cores: none */
+    want_pick(&kit, 0, 500, 0);
     assert_true(kit.policy->writes_own_type); /* A19.4 */
     SOME(&kit, {.id = "dev-0", .used = 1, .mem_used = 900});
     want_unfit(&kit, 1, 500, 0, 1, "1/1 CardInsufficientMemory"); /* A19.5 */
