@@ -12,6 +12,7 @@ struct report {
     int lines;
 };
 
+GS_PRINTF(3, 0)
 static void take_log(cyaml_log_t level, void *ctx, const char *fmt, va_list args)
 {
     struct report *report = ctx;
