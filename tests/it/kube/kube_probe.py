@@ -20,7 +20,7 @@ class Probe:
     """One run. Lines are kept; `wait` looks at those not yet looked at."""
 
     def __init__(self, kubeconfig=None, context: str | None = None, env: dict | None = None, **options):
-        args = [str(program())] + ([str(kubeconfig)] if kubeconfig else []) + ([context] if context else [])
+        args = [str(program()), str(kubeconfig or ""), context or ""]
         environ = {**os.environ, **(env or {}), **{f"PROBE_{k.upper()}": str(v) for k, v in options.items()}}
         self.process = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, text=True)
         self.lines: list[dict] = []

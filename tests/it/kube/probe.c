@@ -242,6 +242,18 @@ static int get(struct probe *p, char **words, struct gs_err *err)
     return gs_kube_client_send(p->client, &req, probe_result, p, NULL, err);
 }
 
+/* Ask the server who we are. */
+static int review(struct probe *p, char **words, struct gs_err *err)
+{
+    struct gs_kube_req req = {
+        .verb = GS_KUBE_CREATE,
+        .path = "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        .body = gs_str_of(words[1]),
+    };
+
+    return gs_kube_client_send(p->client, &req, probe_result, p, NULL, err);
+}
+
 static int list(struct probe *p, char **words, struct gs_err *err)
 {
     static const struct gs_kube_list_fns fns = {on_item, on_restart, on_list};
@@ -333,6 +345,10 @@ static void run_command(struct probe *p, char **words)
         rc = bind(p, words, &err);
     else if (strcmp(words[0], "evict") == 0 || strcmp(words[0], "delete") == 0)
         rc = end(p, words, &err);
+    else if (strcmp(words[0], "review") == 0)
+        rc = review(p, words, &err);
+    else if (strcmp(words[0], "view") == 0)
+        rc = probe_view(p, words, &err);
     else
         rc = probe_more(p, words, &err);
     if (rc < 0)
@@ -367,6 +383,34 @@ static void on_input(void *user, int fd, uint32_t events)
     }
 }
 
+static void put(struct gs_kube_merge *m, const char *key, const char *text)
+{
+    if (text)
+        gs_kube_merge_str(m, GS_KUBE_PATH(key), gs_str_of(text));
+}
+
+/* What a configuration came to, for comparison with kubectl. */
+static void show(const struct gs_kube_config *c)
+{
+    struct gs_kube_merge m;
+
+    begin(&m, "config");
+    put(&m, "context", c->context);
+    put(&m, "namespace", c->ns);
+    put(&m, "server", c->server);
+    put(&m, "tls-server-name", c->tls_server_name);
+    put(&m, "proxy-url", c->proxy_url);
+    put(&m, "certificate-authority", c->ca_file);
+    put(&m, "client-certificate", c->cert_file);
+    put(&m, "client-key", c->key_file);
+    put(&m, "token", c->token);
+    put(&m, "tokenFile", c->token_file);
+    put(&m, "username", c->user);
+    put(&m, "as", c->as);
+    put(&m, "command", c->exec.command);
+    probe_say(&m);
+}
+
 static uint32_t number(const char *name)
 {
     const char *text = getenv(name);
@@ -376,8 +420,8 @@ static uint32_t number(const char *name)
 
 int main(int argc, char **argv)
 {
-    struct gs_kube_config_opt config_opt = {.path = argc > 1 ? argv[1] : NULL,
-                                            .context = argc > 2 ? argv[2] : NULL};
+    struct gs_kube_config_opt config_opt = {.path = argc > 1 && argv[1][0] ? argv[1] : NULL,
+                                            .context = argc > 2 && argv[2][0] ? argv[2] : NULL};
     struct gs_kube_client_opt client_opt = {.try_ms = number("PROBE_TRY_MS"), .seed = 1};
     struct gs_kube_config config = {0};
     struct gs_err err = {0};
@@ -391,6 +435,8 @@ int main(int argc, char **argv)
 
     if (rc == 0)
         rc = gs_kube_config_load(&config_opt, &config, &err);
+    if (rc == 0)
+        show(&config);
     if (rc == 0)
         rc = gs_kube_client_new(&config, p.loop, &client_opt, &p.client, &err);
     if (rc == 0)

@@ -25,5 +25,6 @@ void probe_say(struct gs_kube_merge *m);
 gs_kube_fn probe_result;
 /** Commands of leases and events. */
 GS_WUR int probe_more(struct probe *p, char **words, struct gs_err *err);
+GS_WUR int probe_view(struct probe *p, char **words, struct gs_err *err);
 void probe_more_end(struct probe *p);
 void probe_refused(int rc, const struct gs_err *err);
