@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$GS_ROOT"
 . tools/lib.sh
 
-default=(lint unit model abi interpose it limiter cli clients crash sanitize)
+default=(lint unit model abi interpose it net limiter cli clients crash sanitize)
 [ $# -gt 0 ] || set -- "${default[@]}"
 reports="$PWD/build/reports"
 rm -rf "$reports"
@@ -58,8 +58,15 @@ suite_abi() {
     run_pytest abi tests/abi -s
 }
 suite_interpose() { run_pytest interpose tests/it/interpose; }
-suite_it() { run_pytest it tests/it --ignore tests/it/interpose --ignore tests/it/cli --ignore tests/it/limiter; }
+suite_it() { run_pytest it tests/it --ignore tests/it/interpose --ignore tests/it/cli --ignore tests/it/limiter --ignore tests/it/net; }
 suite_limiter() { run_pytest limiter tests/it/limiter; }
+# Both ends again under the address sanitizer: peers that leave at any moment are what it is for.
+suite_net() {
+    run_pytest net tests/it/net
+    tools/build.sh asan unit
+    ninja -C build/asan tests/it/net/net_server tests/it/net/net_client >&2
+    GS_BUILD="$PWD/build/asan" run_pytest net-asan tests/it/net
+}
 suite_cli() { run_pytest cli tests/it/cli; }
 suite_clients() {
     tools/deps.sh clients

@@ -113,7 +113,9 @@ struct gs_http_ask {
  *  Returns    0 (then `done` comes); -EINVAL; -ENOMEM; -EACCES the token file cannot be read. */
 GS_WUR int gs_http_client_start(struct gs_http_client *client, const struct gs_http_ask *ask,
                                 struct gs_http_call **ret_call, struct gs_err *err);
-/** End a call without `done`: nothing is called for it any more. Accepts NULL. Not after `done`. */
+/** End a call without `done`: nothing is called for it any more. Accepts NULL. Not after `done`.
+ * Over HTTP/1.1 the connection is closed; over HTTP/2 the server learns of it with the next call on
+ * the connection (libcurl 7.88 holds the RST_STREAM back until then). */
 void gs_http_client_cancel(struct gs_http_call *call);
 /** Move the deadline of a running call; 0 takes it away. The timeout stays. */
 void gs_http_client_set_deadline(struct gs_http_call *call, uint64_t deadline_ns);

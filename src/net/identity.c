@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -299,14 +300,17 @@ static CURLcode apply_tls(const struct gs_identity *id, CURL *easy)
     return rc;
 }
 
-static CURLcode apply_rest(const struct gs_identity *id, CURL *easy)
+static CURLcode apply_rest(const struct gs_identity *id, CURL *easy, const char *url)
 {
     CURLcode rc = CURLE_OK;
+    /* Without TLS only the first answer tells that connections cannot be shared: a watch's may take
+     * for ever. */
+    bool may_share = !id->http1 && strncasecmp(url, "https:", 6) == 0;
 
     SET(CURLOPT_HTTP_VERSION,
         id->http1 ? (long)CURL_HTTP_VERSION_1_1 : (long)CURL_HTTP_VERSION_2TLS);
-    SET(CURLOPT_PIPEWAIT,
-        1L); /* share a connection that is being opened rather than open another */
+    /* Share a connection that is being opened rather than open another. */
+    SET(CURLOPT_PIPEWAIT, may_share ? 1L : 0L);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)id->connect_ms);
     SET(CURLOPT_TCP_KEEPALIVE, 1L);
     SET(CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
@@ -335,7 +339,7 @@ int gs_identity_apply(struct gs_identity *id, CURL *easy, const char *url,
     rc = apply_url(id, easy, url, headers, ret_to);
     if (rc < 0)
         return gs_err_set(err, rc, "bad URL '%.200s'", url);
-    if (apply_tls(id, easy) || apply_rest(id, easy))
+    if (apply_tls(id, easy) || apply_rest(id, easy, url))
         return gs_err_set(err, -ENOMEM, "cannot set up a call");
     return 0;
 }

@@ -198,6 +198,14 @@ def fields(line):
     return out
 
 
+def until(what, timeout=20):
+    """Wait for a condition that nothing announces."""
+    end = time.monotonic() + timeout
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.01)  # polls; the timeout decides
+
+
 def read_reply(s):
     """(status line, headers, body) of one answer on a raw socket, with what followed it."""
     data = b""

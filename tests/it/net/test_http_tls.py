@@ -11,10 +11,9 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 
 import pytest
-from net_tools import read_reply, wait_closed
+from net_tools import read_reply, until, wait_closed
 
 
 def s_client(server, pki, *args, text="GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):
@@ -191,10 +190,7 @@ def serial(server, pki):
 
 
 def wait_serial(server, pki, want, timeout=20):
-    end = time.monotonic() + timeout
-    while serial(server, pki) != want:
-        assert time.monotonic() < end
-        time.sleep(0.05)  # polls; the timeout decides
+    until(lambda: serial(server, pki) == want, timeout)
 
 
 class Load:
@@ -253,8 +249,7 @@ def test_certificates_change_under_load(serve, pki, tmp_path):
         text = subprocess.run(["openssl", "x509", "-in", pair[0], "-noout", "-serial"], capture_output=True, text=True).stdout
         wait_serial(server, pki, int(re.search(r"=([0-9A-F]+)", text).group(1), 16))
         done = load.count
-        while load.count < done + 20 and not load.failures:
-            time.sleep(0.01)
+        until(lambda: load.count >= done + 20 or load.failures)
     assert load.end() == [] and load.count > 80
     kept.request("GET", "/hello")  # greeted with the first pair, still served
     assert kept.getresponse().read() == b"hello\n"
@@ -321,8 +316,7 @@ def test_stop_under_load(serve, pki, secure):
     """No request that was taken or begun is lost; new connections are refused."""
     server = tls(serve, pki, "--stop-idle-ms", 2000) if secure else serve("--stop-idle-ms", 2000)
     load = Load(server, pki.context() if secure else None, threads=6)
-    while load.count < 50 and not load.failures:
-        time.sleep(0.01)
+    until(lambda: load.count >= 50 or load.failures)
     server.process.send_signal(signal.SIGTERM)
     server.out.wait("stopped 0")
     assert load.end() == []
