@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -110,6 +111,33 @@ static int on_prioritize(void *user, const struct gs_http_request *req, struct g
     if (rc == -EINVAL) {
         gs_http_server_reply_text(reply, 400, "not understood\n");
         return 0;
+    }
+    if (rc < 0)
+        return rc;
+    gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
+    return 0;
+}
+
+/* ---- webhook ---- */
+
+static int on_webhook(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
+{
+    struct gs_daemon *d = user;
+    struct gs_str type = gs_http_server_header(req, "Content-Type");
+    struct gs_admit_note note;
+    char message[160], *text;
+    size_t n;
+    int rc;
+
+    gs_arena_reset(&d->call);
+    if (req->body.n == 0) {
+        rc = gs_admit_error("request body is empty", 400, &text, &n);
+    } else if (!gs_str_eq(type, GS_STR("application/json"))) {
+        (void)snprintf(message, sizeof(message), "contentType=%.*s, expected application/json",
+                       (int)(type.n < 64 ? type.n : 64), type.n > 0 ? type.p : "");
+        rc = gs_admit_error(message, 400, &text, &n);
+    } else {
+        rc = gs_admit(&d->admit, d->books, req->body, &d->call, &text, &n, &note);
     }
     if (rc < 0)
         return rc;
@@ -262,6 +290,10 @@ static int configure(struct gs_daemon *d, struct gs_err *err)
         .leaves_node_choice = strcmp(f->node_choice, "scheduler") == 0,
         .lease_ms = f->lease_ms,
     };
+    d->admit = (struct gs_admit_conf){
+        .scheduler_name = gs_str_of(f->scheduler_name),
+        .overwrites_default = f->overwrites_default,
+    };
     return rc;
 }
 
@@ -311,6 +343,7 @@ static int listen_all(struct gs_daemon *d, struct gs_err *err)
         {"POST", "/filter", on_filter, d, access},
         {"POST", "/prioritize", on_prioritize, d, access},
         {"POST", "/bind", on_bind, d, access},
+        {"POST", "/webhook", on_webhook, d, GS_HTTP_ANYONE},
         {"GET", "/healthz", on_healthz, d, GS_HTTP_ANYONE},
         {"GET", "/readyz", on_readyz, d, GS_HTTP_ANYONE},
     };

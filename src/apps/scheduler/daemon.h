@@ -4,6 +4,7 @@
 #include "apps/scheduler/flags.h"
 #include "base/arena.h"
 #include "base/err.h"
+#include "control/admit.h"
 #include "control/bind.h"
 #include "control/filter.h"
 #include "control/registry.h"
@@ -19,6 +20,7 @@ struct gs_daemon {
     struct gs_arena conf; /**< configuration: for the life of the process */
     struct gs_policies policies;
     struct gs_filter_conf filter;
+    struct gs_admit_conf admit;
     struct gs_kube_client *client;
     struct gs_kube_events *events;
     struct gs_books *books;
