@@ -125,7 +125,7 @@ static int fill_device(const struct gs_plan_request *request, const struct gs_ca
     d->policy = d->core_pct < 100 ? GS_POLICY_FIXED : GS_POLICY_OFF;
     if (rc == 0 && request->policy)
         rc = gs_terms_policy(request->policy, &d->policy, err);
-    if (rc == 0 && d->policy != GS_POLICY_OFF && !request->cores)
+    if (rc == 0 && d->policy != GS_POLICY_OFF && !gs_terms_have_share(request->cores))
         rc = gs_err_set(err, -EINVAL,
                         "--policy %s has nothing to hold: say with --cores how large the share is",
                         request->policy);

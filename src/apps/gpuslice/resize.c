@@ -63,6 +63,19 @@ static int find_slice(struct resize *r, struct gs_err *err)
     return 0;
 }
 
+/* Will there be anything for a policy to hold, on some card? */
+static bool has_share(const struct resize *r)
+{
+    const char *cores = option(r, GS_OPTION_NEW_CORES);
+
+    if (cores)
+        return gs_terms_have_share(cores);
+    for (uint32_t i = 0; i < r->slice->quota.n_devices; i++)
+        if (r->slice->quota.device[i].core_pct < 100)
+            return true;
+    return false;
+}
+
 /* A share given anew is held; one that is taken away is not; else the policy stays. */
 static int choose_policy(const struct resize *r, const struct gs_quota_device *before,
                          struct gs_quota_device *d, struct gs_err *err)
@@ -77,7 +90,7 @@ static int choose_policy(const struct resize *r, const struct gs_quota_device *b
         return 0;
     if (gs_terms_policy(policy, &d->policy, err) != 0)
         return -EINVAL;
-    if (d->policy != GS_POLICY_OFF && d->core_pct == 100 && !option(r, GS_OPTION_NEW_CORES))
+    if (d->policy != GS_POLICY_OFF && !has_share(r))
         return gs_err_set(err, -EINVAL,
                           "--policy %s has nothing to hold: the slice has no share; give --cores",
                           policy);

@@ -35,6 +35,16 @@ struct gs_str gs_terms_word(const char *list, size_t i, const char *fallback)
     return word;
 }
 
+bool gs_terms_have_share(const char *cores)
+{
+    struct gs_str rest = gs_str_of(cores), word;
+
+    while (cores && gs_str_cut(&rest, ',', &word))
+        if (!gs_str_eq(word, GS_STR("none")))
+            return true;
+    return false;
+}
+
 int gs_terms_check_count(const char *option, const char *things, const char *list, size_t n_cards,
                          struct gs_err *err)
 {

@@ -2,6 +2,7 @@
 /* The terms of a slice as words of the command line: sizes, shares, policy, priority. For `run`,
  * which makes them, and `resize`, which changes them. */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,8 @@ struct gs_err;
 size_t gs_terms_count(const char *list);
 /** The i-th word, or the only one; `fallback` where there is no list. Empty beyond its end. */
 struct gs_str gs_terms_word(const char *list, size_t i, const char *fallback);
+/** Does a list like "30,none" name a share of any card? False for NULL. */
+bool gs_terms_have_share(const char *cores);
 /** One word for all cards, or one for each.
  *  @option  "memory" or "cores", @things  what its words are called, for the message.
  *  Returns  0 or -EINVAL. */

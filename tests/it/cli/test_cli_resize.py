@@ -134,6 +134,8 @@ def test_several_cards(make_cli):
     out = cli.ok("resize", "--memory", "2Gi,1Gi", "--cores", "10,20", "m")
     assert out.count("\n") == 4
     assert [(d["limit_bytes"], d["core_limit_pct"]) for d in cli.slice("m")["devices"]] == [(2 * GIB, 10), (GIB, 20)]
+    cli.ok("resize", "--cores", "10,none", "m")
+    assert "10 % fixed -> 10 % elastic" in cli.ok("resize", "--policy", "elastic", "m")  # there is one to hold
     cli.ok("resize", "--memory", "25%", "m")
     assert [d["limit_bytes"] for d in cli.slice("m")["devices"]] == [2 * GIB, 2 * GIB]
     assert cli("resize", "--memory", "1Gi,1Gi,1Gi", "m").returncode == 2
@@ -142,7 +144,7 @@ def test_several_cards(make_cli):
 
 @pytest.mark.parametrize("args", [["--memory", "0"], ["--memory", "12zb"], ["--memory="], ["--cores", "0"],
                                   ["--cores", "101"], ["--cores=-5"], ["--cores", "abc"], ["--cores", "10,20"],
-                                  ["--policy", "fast"], ["--policy", "fixed"], ["--priority", "1"], []])
+                                  ["--cores", "none", "--policy", "elastic"], ["--policy", "fast"], ["--policy", "fixed"], ["--priority", "1"], []])
 def test_bad_input_changes_nothing(cli, args):
     p = cli.start("--memory", "1Gi", "--name", "r")
     before = quota(cli, "r")

@@ -33,7 +33,10 @@ def test_unknown_words(cli, option, words):
 
 def test_a_policy_needs_a_share(cli):
     assert "--cores" in refused(cli, "--policy", "elastic")
+    for policy in ("elastic", "fixed"):  # as `resize` has it
+        assert "--cores" in refused(cli, "--cores", "none", "--policy", policy)
     assert cli("run", "--policy", "off", "true").returncode == 0
+    assert cli("run", "--cores", "none", "--policy", "off", "true").returncode == 0
 
 
 def test_terms_reach_the_quota(make_cli):
