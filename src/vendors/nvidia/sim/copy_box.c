@@ -24,7 +24,13 @@ struct plane {
 
 uint64_t gs_copy_bytes(const CUDA_MEMCPY3D *c)
 {
-    return (uint64_t)c->WidthInBytes * c->Height * c->Depth;
+    uint64_t bytes;
+    if (!c->WidthInBytes || !c->Height || !c->Depth)
+        return 0;
+    return __builtin_mul_overflow(c->WidthInBytes, c->Height, &bytes) ||
+                   __builtin_mul_overflow(bytes, c->Depth, &bytes)
+               ? UINT64_MAX
+               : bytes;
 }
 
 static CUresult resolve_array(const struct side *s, const CUDA_MEMCPY3D *c, struct plane *ret)
@@ -41,21 +47,56 @@ static CUresult resolve_array(const struct side *s, const CUDA_MEMCPY3D *c, stru
     return CUDA_SUCCESS;
 }
 
+/* Whether total = a * b + c has room for it. */
+static int fits(size_t a, size_t b, size_t c, size_t *total)
+{
+    size_t product;
+    return !__builtin_mul_overflow(a, b, &product) && !__builtin_add_overflow(product, c, total);
+}
+
+/* The bytes from the first to the last of a side that is no array. Rows, and slices, must not lie
+ * in each other where there are several. */
+static int measure(const struct side *s, const CUDA_MEMCPY3D *c, struct plane *ret,
+                   size_t *ret_span)
+{
+    size_t row, rows, at, span, end;
+    if (!fits(1, s->x, c->WidthInBytes, &row) || !fits(1, s->y, c->Height, &rows))
+        return 0;
+    ret->pitch = s->pitch ? s->pitch : row;
+    if (((c->Height > 1 || c->Depth > 1) && ret->pitch < row) ||
+        (c->Depth > 1 && s->height && s->height < rows))
+        return 0;
+    if (!fits(ret->pitch, s->height ? s->height : rows, 0, &ret->slice) ||
+        !fits(s->y, ret->pitch, s->x, &at) || !fits(s->z, ret->slice, at, &at) ||
+        !fits(1, at, s->address, &at))
+        return 0;
+    if (!fits(c->Height - 1, ret->pitch, c->WidthInBytes, &span) ||
+        !fits(c->Depth - 1, ret->slice, span, &span) || !fits(1, at, span, &end))
+        return 0;
+    ret->start = (char *)(uintptr_t)at;
+    *ret_span = span;
+    return 1;
+}
+
+/* By the type, or for unified memory by what is known of the address. */
+static int is_device(const struct side *s, CUdeviceptr start)
+{
+    struct gs_sim_range r;
+    if (s->type != CU_MEMORYTYPE_UNIFIED)
+        return s->type == CU_MEMORYTYPE_DEVICE;
+    return !gs_memory_find(start, &r) && r.kind != GS_SIM_RANGE_HOST &&
+           r.kind != GS_SIM_RANGE_REGISTERED;
+}
+
 static CUresult resolve(const struct side *s, const CUDA_MEMCPY3D *c, struct plane *ret)
 {
+    size_t span;
     if (s->type == CU_MEMORYTYPE_ARRAY)
         return resolve_array(s, c, ret);
-    size_t pitch = s->pitch ? s->pitch : s->x + c->WidthInBytes;
-    if (c->Height > 1 && pitch < s->x + c->WidthInBytes)
+    if (!s->address || !measure(s, c, ret, &span))
         return CUDA_ERROR_INVALID_VALUE;
-    ret->pitch = pitch;
-    ret->slice = pitch * (s->height ? s->height : s->y + c->Height);
-    CUdeviceptr start = s->address + s->z * ret->slice + s->y * pitch + s->x;
-    ret->start = (char *)(uintptr_t)start;
-    if (!s->address)
-        return CUDA_ERROR_INVALID_VALUE;
-    size_t span = (c->Depth - 1) * ret->slice + (c->Height - 1) * pitch + c->WidthInBytes;
-    if (s->type == CU_MEMORYTYPE_DEVICE && !gs_memory_is_valid(start, span))
+    CUdeviceptr start = (CUdeviceptr)(uintptr_t)ret->start;
+    if (is_device(s, start) && !gs_memory_is_valid(start, span))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

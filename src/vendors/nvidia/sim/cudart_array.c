@@ -344,6 +344,8 @@ static cudaError_t describe_3d(const struct gs_cudart_copy3d *p, CUDA_MEMCPY3D *
     e = check_sides(p, &unit);
     if (e)
         return e;
+    if (p->src.pos.x > SIZE_MAX / unit || p->dst.pos.x > SIZE_MAX / unit)
+        return CUDA_ERROR_INVALID_VALUE;
     from_side(&c, &p->src, p->kind, unit);
     to_side(&c, &p->dst, p->kind, unit);
     if (__builtin_mul_overflow(p->extent.width, unit, &c.WidthInBytes))

@@ -198,7 +198,9 @@ CUresult gs_memory_find(CUdeviceptr ptr, struct gs_sim_range *ret)
 int gs_memory_is_valid(CUdeviceptr ptr, size_t n)
 {
     struct gs_sim_range r;
-    CUdeviceptr end = ptr + n;
+    CUdeviceptr end;
+    if (__builtin_add_overflow(ptr, n, &end))
+        return 0;
     while (ptr < end) {
         if (gs_memory_find(ptr, &r))
             return 0;

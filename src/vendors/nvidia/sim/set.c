@@ -28,18 +28,28 @@ static void fill_row(char *row, const CUDA_MEMSET_NODE_PARAMS *set)
     }
 }
 
+/* Bytes from the first to the last of what is filled. Returns 0 where no memory is that long, or
+ * rows lie in each other; a pitch counts where there are several. */
+static int measure(const CUDA_MEMSET_NODE_PARAMS *set, size_t *ret_span)
+{
+    size_t row, before = 0;
+    return !__builtin_mul_overflow(set->width, (size_t)set->elementSize, &row) &&
+           (set->height <= 1 ||
+            (set->pitch >= row && !__builtin_mul_overflow(set->height - 1, set->pitch, &before))) &&
+           !__builtin_add_overflow(before, row, ret_span);
+}
+
 /* `recording`: memory of a graph has no bytes yet while the graph is made; it is checked when it
  * runs. */
 static CUresult check(const CUDA_MEMSET_NODE_PARAMS *set, int recording)
 {
-    size_t row = set->width * set->elementSize;
-    if (set->elementSize != 1 && set->elementSize != 2 && set->elementSize != 4)
+    size_t span = 0;
+    if ((set->elementSize != 1 && set->elementSize != 2 && set->elementSize != 4) ||
+        set->dst % set->elementSize)
         return CUDA_ERROR_INVALID_VALUE;
-    if (set->dst % set->elementSize || (set->height > 1 && set->pitch < row) ||
-        set->width > SIZE_MAX / 4)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (row && set->height && !recording &&
-        !gs_memory_is_valid(set->dst, (set->height - 1) * set->pitch + row))
+    if (!set->width || !set->height)
+        return CUDA_SUCCESS;
+    if (!measure(set, &span) || (!recording && !gs_memory_is_valid(set->dst, span)))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
@@ -54,7 +64,7 @@ static void fill(const CUDA_MEMSET_NODE_PARAMS *set)
 CUresult gs_set_run(const CUDA_MEMSET_NODE_PARAMS *set)
 {
     CUresult rc = check(set, 0);
-    if (!rc)
+    if (!rc && set->width)
         fill(set);
     return rc;
 }
@@ -77,7 +87,7 @@ static CUresult call(const CUDA_MEMSET_NODE_PARAMS *set, struct gs_sim_order ord
                                                    .ctx = (CUcontext)ctx};
         return gs_capture_add(order.stream, &node, NULL);
     }
-    if (!gs_set_bytes(set))
+    if (!set->width || !set->height)
         return CUDA_SUCCESS;
     /* Fills of device memory do not make the caller wait. */
     rc = gs_stream_submit(order.async ? order.stream : NULL, GS_STREAM_FILL, gs_set_bytes(set));
