@@ -25,9 +25,9 @@ static int container_of(const struct gs_kube_container *c, struct gs_arena *aren
     if (rc < 0 || ret->env.at == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < c->n_env; i++)
-        if (!c->env[i].is_ref)
-            ret->env.at[ret->env.n++] = (struct gs_pair){c->env[i].name, c->env[i].value};
-    ret->env.cap = c->n_env;
+        ret->env.at[i] =
+            (struct gs_pair){c->env[i].name, c->env[i].is_ref ? GS_POD_ENV_REF : c->env[i].value};
+    ret->env.n = ret->env.cap = c->n_env;
     ret->name = c->name;
     ret->is_privileged = c->is_privileged;
     ret->is_init = c->is_init;

@@ -20,10 +20,14 @@ struct gs_pairs {
     size_t n, cap;
 };
 
+/** What the view has in place of a value by reference (valueFrom): no literal can be it, so that an
+ *  edit to any text is one. */
+#define GS_POD_ENV_REF ((struct gs_str){"", 1})
+
 struct gs_container {
     struct gs_str name;
     struct gs_pairs limits, requests; /**< value = quantity as the API has it ("1k", "8192") */
-    struct gs_pairs env;              /**< those with a literal value */
+    struct gs_pairs env;              /**< GS_POD_ENV_REF where the value is not known here */
     bool is_privileged;
     bool is_init;
     bool is_sidecar; /**< init container with restartPolicy Always: counts like an app container */

@@ -350,6 +350,17 @@ static void test_environment(void **state)
     assert_int_equal(kit_admit(&kit, 0), 1);
     assert_true(gs_str_eq_c(kit.pod.runtime_class, "kata"));
     kit_fini(&kit);
+    setup(&kit,
+          &yaml); /* "none", and behind it a reference to who knows what: the last one counts */
+    kit.container[0].env = (struct gs_pairs){
+        .at = (struct gs_pair[]){{GS_STR("NVIDIA_VISIBLE_DEVICES"), GS_STR("none")},
+                                 {GS_STR("NVIDIA_VISIBLE_DEVICES"), GS_POD_ENV_REF}},
+        .n = 2,
+        .cap = 2,
+    };
+    assert_int_equal(kit_admit(&kit, 0), 0);
+    assert_int_equal(kit.pod.n_edits, 1);
+    kit_fini(&kit);
     setup(&kit, &yaml); /* no card asked for in so many words */
     ask(&kit, kit_limit, "gpu=0");
     assert_int_equal(kit_admit(&kit, 0), 0);
