@@ -52,23 +52,25 @@ struct gs_group {
 #define GS_ROOM_CARDS 8
 
 /** What is free in a group, made once when its use changes (gs_usage_settle), so that a pod is kept
- *  off a full node without a look at the cards. Open: healthy, not closed, a share free. */
+ *  off a full node without a look at the cards: one line of cache. Open: healthy, not closed, a
+ *  share free. */
 struct gs_room {
+    const struct gs_policy *policy; /**< of the group */
     uint32_t n_open;
     int32_t min_mem_mib;               /**< total of the smallest open card */
     int32_t free_mib[GS_ROOM_CARDS];   /**< of open cards, largest first; missing cards: -1 */
-    int32_t free_cores[GS_ROOM_CARDS]; /**< likewise, on its own */
+    int16_t free_cores[GS_ROOM_CARDS]; /**< likewise, on its own; at most INT16_MAX */
 };
 
 struct gs_node {
+    const struct gs_group *group; /**< in the order of the table of vendors */
+    size_t n_groups;
+    const struct gs_room *room; /**< parallel to group, of gs_usage_settle(); NULL: not known */
+    double score;               /**< of gs_usage_settle(): gs_node_score() of the use below */
     struct gs_str name;
     const struct gs_device *dev;
     const struct gs_use *use; /**< parallel to dev */
     size_t n_dev;
-    const struct gs_group *group; /**< in the order of the table of vendors */
-    size_t n_groups;
-    const struct gs_room *room; /**< parallel to group, of gs_usage_settle(); NULL: not known */
-    double score;               /**< of gs_usage_settle(): gs_node_score() of the use above */
 };
 
 /** Group of a policy on a node; NULL: none. */

@@ -94,6 +94,38 @@ static float score(const struct gs_ask *ask, const struct gs_ask_vendor *vendor,
                                : request->mem_mib);
 }
 
+/* Are there `nums` open cards with the memory and the cores of the request? A necessary condition
+ * before anything of the pod was placed, from the sums of the node alone. */
+static bool may_serve(const struct gs_policy *policy, const struct gs_request *request,
+                      const struct gs_node *node)
+{
+    const struct gs_fit_rules *rules = policy->ops->rules;
+    size_t nums = rules != NULL && rules->repeats != NULL ? 1 : (size_t)request->nums;
+    size_t last = nums < GS_ROOM_CARDS ? nums - 1 : GS_ROOM_CARDS - 1, i = 0;
+    const struct gs_room *room = node->room;
+    int64_t mem = request->mem_mib;
+
+    while (i < node->n_groups && room->policy != policy) {
+        room++;
+        i++;
+    }
+    if (i == node->n_groups || room->n_open == 0)
+        return false;
+    if (policy->ops->fit != NULL)
+        return true; /* such vendors count in their own way */
+    if (room->n_open < nums)
+        return false;
+    if (rules != NULL && rules->amounts != NULL)
+        return true;
+    if (mem <= 0 && request->mem_pct > 0 && request->mem_pct < GS_PCT_NONE)
+        mem = (int64_t)room->min_mem_mib * request->mem_pct / 100;
+    if (mem > room->free_mib[last])
+        return false;
+    if (rules != NULL && rules->cores != NULL)
+        return true;
+    return (request->cores > 100 ? 100 : request->cores) <= room->free_cores[last];
+}
+
 static void put_in_order(struct placing *p, const struct gs_ask_vendor *vendor,
                          const struct gs_request *request, const struct gs_group *group,
                          const struct gs_use *use)
@@ -101,6 +133,13 @@ static void put_in_order(struct placing *p, const struct gs_ask_vendor *vendor,
     const struct sort_by by = {&p->ask->device_policy, vendor->wish.is_numa_bound};
     struct gs_ranked *ranked = p->ranked;
 
+    if (p->node->room != NULL && !by.is_numa_bound &&
+        !may_serve(vendor->policy, request, p->node)) {
+        /* It cannot serve, and the counts of reasons are the same in any order. */
+        for (uint32_t i = 0; i < group->n; i++)
+            p->order[i] = group->first + i;
+        return;
+    }
     for (uint32_t i = 0; i < group->n; i++) {
         const struct gs_device *dev = &p->node->dev[group->first + i];
 
@@ -290,48 +329,27 @@ int gs_place(const struct gs_ask *ask, const struct gs_node *node, struct gs_are
     return 0;
 }
 
-/* Are there `nums` open cards with the memory and the cores of the vendor's largest request? */
-static bool may_vendor(const struct gs_ask_vendor *vendor, const struct gs_room *room)
+static bool has_open_card(const struct gs_node *node, const struct gs_policy *policy)
 {
-    const struct gs_request *most = &vendor->most;
-    const struct gs_fit_rules *rules = vendor->policy->ops->rules;
-    size_t nums = rules != NULL && rules->repeats != NULL ? 1 : (size_t)most->nums;
-    size_t last = nums < GS_ROOM_CARDS ? nums - 1 : GS_ROOM_CARDS - 1;
-    int64_t mem = most->mem_mib;
+    const struct gs_group *group = gs_node_group(node, policy);
 
-    if (vendor->policy->ops->fit != NULL)
-        return room->n_open > 0; /* such vendors count in their own way */
-    if (room->n_open < nums)
-        return false;
-    if (rules != NULL && rules->amounts != NULL)
-        return true;
-    if (mem <= 0 && most->mem_pct > 0 && most->mem_pct < GS_PCT_NONE)
-        mem = (int64_t)room->min_mem_mib * most->mem_pct / 100;
-    if (mem > room->free_mib[last])
-        return false;
-    if (rules != NULL && rules->cores != NULL)
-        return true;
-    return (most->cores > 100 ? 100 : most->cores) <= room->free_cores[last];
-}
+    for (uint32_t i = 0; group != NULL && i < group->n; i++) {
+        const struct gs_device *dev = &node->dev[group->first + i];
+        const struct gs_use *use = &node->use[group->first + i];
 
-static bool has_open_card(const struct gs_node *node, const struct gs_group *group)
-{
-    for (uint32_t i = group->first; i < group->first + group->n; i++)
-        if (node->dev[i].is_healthy && !node->use[i].is_closed &&
-            node->dev[i].count > node->use[i].slots)
+        if (dev->is_healthy && !use->is_closed && dev->count > use->slots)
             return true;
+    }
     return false;
 }
 
 bool gs_place_may(const struct gs_ask *ask, const struct gs_node *node)
 {
     for (size_t i = 0; i < ask->n_vendors; i++) {
-        const struct gs_group *group = gs_node_group(node, ask->vendor[i].policy);
+        const struct gs_ask_vendor *vendor = &ask->vendor[i];
 
-        if (group == NULL || group->n == 0)
-            return false;
-        if (node->room != NULL ? !may_vendor(&ask->vendor[i], &node->room[group - node->group])
-                               : !has_open_card(node, group))
+        if (node->room != NULL ? !may_serve(vendor->policy, &vendor->most, node)
+                               : !has_open_card(node, vendor->policy))
             return false;
     }
     return true;

@@ -58,7 +58,7 @@ void gs_usage_book(const struct gs_policy *policy, const struct gs_device *dev, 
 }
 
 /* Keep the largest values, in falling order. */
-static void keep(int32_t top[GS_ROOM_CARDS], int32_t value)
+static void keep_mib(int32_t top[GS_ROOM_CARDS], int32_t value)
 {
     for (size_t i = 0; i < GS_ROOM_CARDS; i++)
         if (value > top[i]) {
@@ -69,12 +69,27 @@ static void keep(int32_t top[GS_ROOM_CARDS], int32_t value)
         }
 }
 
-static void room_of(const struct gs_node *node, const struct gs_group *group, struct gs_room *ret)
+static void keep_cores(int16_t top[GS_ROOM_CARDS], int32_t cores)
 {
-    struct gs_room room = {.min_mem_mib = INT32_MAX};
+    int16_t value = (int16_t)(cores > INT16_MAX ? INT16_MAX : cores < -1 ? -1 : cores);
 
     for (size_t i = 0; i < GS_ROOM_CARDS; i++)
-        room.free_mib[i] = room.free_cores[i] = -1;
+        if (value > top[i]) {
+            int16_t smaller = top[i];
+
+            top[i] = value;
+            value = smaller;
+        }
+}
+
+static void room_of(const struct gs_node *node, const struct gs_group *group, struct gs_room *ret)
+{
+    struct gs_room room = {.policy = group->policy, .min_mem_mib = INT32_MAX};
+
+    for (size_t i = 0; i < GS_ROOM_CARDS; i++) {
+        room.free_mib[i] = -1;
+        room.free_cores[i] = -1;
+    }
     for (uint32_t i = group->first; i < group->first + group->n; i++) {
         const struct gs_device *dev = &node->dev[i];
         const struct gs_use *use = &node->use[i];
@@ -84,8 +99,8 @@ static void room_of(const struct gs_node *node, const struct gs_group *group, st
         room.n_open++;
         if (dev->mem_mib < room.min_mem_mib)
             room.min_mem_mib = dev->mem_mib;
-        keep(room.free_mib, gs_usage_add(dev->mem_mib, -use->mem_mib));
-        keep(room.free_cores, gs_usage_add(dev->cores, -use->cores));
+        keep_mib(room.free_mib, gs_usage_add(dev->mem_mib, -use->mem_mib));
+        keep_cores(room.free_cores, gs_usage_add(dev->cores, -use->cores));
     }
     *ret = room;
 }
