@@ -120,16 +120,25 @@ static int on_busy(void *user, const struct gs_http_request *req, struct gs_http
 struct promise {
     struct gs_loop_timer timer;
     struct gs_http_later *later;
+    struct promise *next, **prev;
 };
+
+static struct promise *promises;
+
+static void free_promise(struct promise *p)
+{
+    gs_loop_timer_cancel(tool.loop, &p->timer);
+    *p->prev = p->next;
+    if (p->next)
+        p->next->prev = p->prev;
+    free(p);
+}
 
 static void on_gone(void *user)
 {
-    struct promise *p = user;
-
-    gs_loop_timer_cancel(tool.loop, &p->timer);
     printf("gone\n");
     fflush(stdout);
-    free(p);
+    free_promise(user);
 }
 
 static void on_due(void *user)
@@ -139,7 +148,7 @@ static void on_due(void *user)
 
     gs_http_server_reply_text(&reply, 200, "later\n");
     gs_http_server_answer(p->later, &reply);
-    free(p);
+    free_promise(p);
 }
 
 /** /later?ms=N; with blind=1 without a word when the peer goes. */
@@ -152,9 +161,14 @@ static int on_later(void *user, const struct gs_http_request *req, struct gs_htt
     (void)reply;
     if (!p)
         return -ENOMEM;
+    p->next = promises;
+    p->prev = &promises;
+    if (p->next)
+        p->next->prev = &p->next;
+    promises = p;
     p->later = gs_http_server_later(req, blind ? NULL : on_gone, p);
     if (!p->later) {
-        free(p);
+        free_promise(p);
         return -ENOMEM;
     }
     if (number(req, "now"))
@@ -250,8 +264,11 @@ static int run(const struct gs_http_server_options *o, const char *plain)
     }
     int rc = gs_loop_run(tool.loop);
     printf("stopped %d\n", rc);
+    fflush(stdout);
     for (int i = 0; i < tool.n_servers; i++)
         tool.server[i] = gs_http_server_free(tool.server[i]);
+    while (promises) /* blind ones: their answers are dropped, also now */
+        on_due(promises);
     tool.loop = gs_loop_free(tool.loop);
     return 0;
 }

@@ -163,7 +163,7 @@ static void counts_repeated_lines(void **state)
 /** More messages than the limiter has room for: none is lost for that. */
 static void many_messages_pass(void **state)
 {
-    static char msg[1000][8];
+    static char msg[1000][16];
     int lines = 0;
 
     (void)state;

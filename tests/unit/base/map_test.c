@@ -40,7 +40,8 @@ static void test_set_replaces(void **state)
 
 #define KEYS 997
 
-/* Against a plain array of flags: whatever is removed in whatever order, the rest stays findable. */
+/* Against a plain array of flags: whatever is removed in whatever order, the rest stays findable.
+ */
 static void test_against_array(void **state)
 {
     static char name[KEYS][16];
