@@ -2,11 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/file.h"
 
 /* Two clocks may have been read on the way to a beat that stands still: look so often at least. */
 #define DEPOSE_LOOKS 5u
@@ -72,13 +75,34 @@ static const char *temp_name(const struct gs_board_writer *w, char buf[NAME_BYTE
     return buf;
 }
 
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 /** Is `fd` still the file of that name? */
 static bool is_named(const struct gs_board_writer *w, const char *name, int fd)
 {
     struct stat named, ours;
 
     return fstatat(w->dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &ours) == 0 &&
-           named.st_dev == ours.st_dev && named.st_ino == ours.st_ino;
+           is_same(&named, &ours);
+}
+
+/** A file that readers can use: whole, ours, and with the mode it was made with. */
+static bool is_sound(const struct gs_board_writer *w, const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && st->st_size == sizeof(w->board) && st->st_uid == geteuid() &&
+           (st->st_mode & 0777) == w->mode;
+}
+
+/** Is the board that we write still the one that readers find, and as we made it? */
+static bool is_intact(const struct gs_board_writer *w)
+{
+    struct stat named, ours;
+
+    return fstatat(w->dir_fd, w->ledgers.uuid, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstat(w->fd, &ours) == 0 && is_same(&named, &ours) && is_sound(w, &named);
 }
 
 static int lock_file(int fd)
@@ -107,7 +131,7 @@ static int open_board(struct gs_board_writer *w)
 
     if (fd < 0)
         return -errno;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == sizeof(w->board) &&
+    if (fstat(fd, &st) == 0 && is_sound(w, &st) &&
         pread(fd, &w->board, sizeof(w->board), 0) == sizeof(w->board) &&
         w->board.magic == GS_BOARD_MAGIC && w->board.version == GS_BOARD_VERSION) {
         if (w->board.n_slices > GS_BOARD_SLICES)
@@ -116,6 +140,25 @@ static int open_board(struct gs_board_writer *w)
     }
     (void)close(fd); /* nothing was written */
     return -ENODATA;
+}
+
+/** Put a file in place of whatever has its name. A folder cannot be renamed over: it makes room and
+ * goes, with the files in it; one that has folders of its own stays under a hidden name. */
+static int put_in_place(const struct gs_board_writer *w, const char *temp, const char *name,
+                        uint64_t now_ns)
+{
+    char aside[NAME_BYTES];
+
+    if (renameat(w->dir_fd, temp, w->dir_fd, name) == 0)
+        return 0;
+    if (errno != EISDIR)
+        return -errno;
+    (void)snprintf(aside, sizeof(aside), ".%s.%" PRIu64, w->ledgers.uuid, now_ns);
+    if (renameat(w->dir_fd, name, w->dir_fd, aside) != 0 ||
+        renameat(w->dir_fd, temp, w->dir_fd, name) != 0)
+        return -errno;
+    (void)!gs_file_remove_dir(w->dir_fd, aside, NULL);
+    return 0;
 }
 
 /** A new file with what w->board holds, in place of whatever has its name. */
@@ -140,8 +183,8 @@ static int create_board(struct gs_board_writer *w, uint64_t now_ns)
         rc = write_at(fd, &w->board, sizeof(w->board), 0);
     if (rc == 0 && fchmod(fd, w->mode) != 0) /* whatever the umask took away */
         rc = -errno;
-    if (rc == 0 && renameat(w->dir_fd, temp, w->dir_fd, w->ledgers.uuid) != 0)
-        rc = -errno;
+    if (rc == 0)
+        rc = put_in_place(w, temp, w->ledgers.uuid, now_ns);
     if (rc < 0) {
         (void)unlinkat(w->dir_fd, temp, 0); /* the first failure is the one to report */
         (void)close(fd);
@@ -210,8 +253,8 @@ static int depose(struct gs_board_writer *w, uint64_t now_ns)
     if (fd < 0)
         return -errno;
     rc = lock_file(fd);
-    if (rc == 0 && renameat(w->dir_fd, temp, w->dir_fd, lock_name(w, name)) != 0)
-        rc = -errno;
+    if (rc == 0)
+        rc = put_in_place(w, temp, lock_name(w, name), now_ns);
     if (rc < 0) {
         (void)unlinkat(w->dir_fd, temp, 0); /* the first failure is the one to report */
         (void)close(fd);
@@ -221,6 +264,42 @@ static int depose(struct gs_board_writer *w, uint64_t now_ns)
     return take_over(w, true, now_ns);
 }
 
+/** Somebody cut the board short, took it away or put something else in its place: readers get a
+ * whole one again, which goes on where that was. */
+static int mend(struct gs_board_writer *w, uint64_t now_ns)
+{
+    uint64_t beat_ns = w->board.beat_ns;
+    int fd = create_board(w, now_ns);
+
+    if (fd < 0)
+        return fd;
+    w->board.beat_ns = beat_ns;
+    close_fd(&w->fd);
+    w->fd = fd;
+    return 1;
+}
+
+/** What has the name of the lock can never be one of ours: a folder, a link, another user's. */
+static bool is_foreign(int rc)
+{
+    return rc == -EISDIR || rc == -ELOOP || rc == -EACCES || rc == -EPERM || rc == -ENXIO;
+}
+
+/** Open the file to lock. Returns a descriptor or -errno; is_foreign() where it is no such file. */
+static int open_lock(const struct gs_board_writer *w, const char *name)
+{
+    int fd = openat(w->dir_fd, name,
+                    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
+    struct stat st;
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid())
+        return fd;
+    (void)close(fd); /* nothing was written */
+    return -EPERM;
+}
+
 int gs_board_elect(struct gs_board_writer *w, uint64_t now_ns)
 {
     char name[NAME_BYTES];
@@ -228,13 +307,13 @@ int gs_board_elect(struct gs_board_writer *w, uint64_t now_ns)
 
     lock_name(w, name);
     if (w->lock_fd >= 0) {
-        if (is_named(w, name, w->lock_fd) && is_named(w, w->ledgers.uuid, w->fd))
-            return 1;
+        if (is_named(w, name, w->lock_fd))
+            return is_intact(w) ? 1 : mend(w, now_ns);
         gs_board_resign(w);
     }
-    fd = openat(w->dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fd = open_lock(w, name);
     if (fd < 0)
-        return -errno;
+        return is_foreign(fd) ? depose(w, now_ns) : fd;
     rc = lock_file(fd);
     if (rc == 0 && is_named(w, name, fd)) {
         w->lock_fd = fd;

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "apps/gpuslice/app.h"
 #include "apps/gpuslice/book.h"
 #include "apps/gpuslice/home.h"
 #include "apps/gpuslice/plan.h"
@@ -43,12 +44,15 @@ struct card {
     struct gs_probe_watch *watch;
     bool is_unwatchable; /**< the driver cannot, and will not be asked again */
     uint64_t watch_ns;   /**< when it is asked next */
+    bool is_told;        /**< that its board cannot be written */
 };
 
 struct gs_board_thread {
     pthread_t thread;
     int stop_fd;
     int dir_fd;
+    const struct gs_slice *slice; /**< whose base holds the folder of the boards */
+    uint64_t mend_ns;             /**< when that is looked for again */
     struct gs_home_bases bases;
     struct card *card;
     size_t n_cards;
@@ -181,6 +185,36 @@ static void watch(struct card *c, uint64_t now)
     gs_arbiter_take_foreign(&c->writer->arbiter, util_pct, n_foreign);
 }
 
+/** A board cannot be written. Has its folder been taken away? Make it anew, and go there. */
+static void mend_folder(struct gs_board_thread *t, uint64_t now)
+{
+    GS_CLEANUP(gs_file_close) int base = -1;
+    int dir;
+
+    if (now < t->mend_ns)
+        return;
+    t->mend_ns = now + SCAN_IDLE_NS;
+    base = gs_file_open_private(AT_FDCWD, t->slice->base, t->slice->uid, NULL);
+    dir = base < 0 ? base : gs_file_make_private(base, GS_SLICE_BOARD, NULL);
+    if (dir < 0)
+        return; /* nothing is written until it is private again */
+    gs_file_close(&t->dir_fd);
+    t->dir_fd = dir;
+    for (size_t i = 0; i < t->n_cards; i++) {
+        gs_board_resign(t->card[i].writer);
+        t->card[i].writer->dir_fd = dir;
+    }
+}
+
+/** Say so once, until it can be written again. */
+static void tell(struct card *c, int rc)
+{
+    if (rc < 0 && !c->is_told)
+        gs_app_say("the board of card %u cannot be written (%s): slices keep to their own shares",
+                   c->card->index, strerror(-rc));
+    c->is_told = rc < 0;
+}
+
 /** One look at every card. Returns when to look again. */
 static uint64_t look(struct gs_board_thread *t)
 {
@@ -204,11 +238,14 @@ static uint64_t look(struct gs_board_thread *t)
             scan(t, now);
             c->watch_ns = now + WATCH_NS;
         }
-        if (rc <= 0)
-            continue;
-        next = now + GS_BOARD_TICK_NS;
-        watch(c, now);
-        (void)!gs_board_tick(c->writer, now); /* a board that cannot be written grows stale */
+        if (rc < 0)
+            mend_folder(t, now);
+        if (rc > 0) {
+            next = now + GS_BOARD_TICK_NS;
+            watch(c, now);
+            rc = gs_board_tick(c->writer, now);
+        }
+        tell(c, rc);
     }
     return next;
 }
@@ -287,6 +324,7 @@ int gs_board_start(const struct gs_slice *slice, const struct gs_probe *probe,
     t = calloc(1, sizeof(*t));
     if (!t)
         return gs_err_set(err, -ENOMEM, "out of memory");
+    t->slice = slice;
     gs_home_own_bases(&t->bases);
     t->dir_fd = gs_file_open_private(base, GS_SLICE_BOARD, slice->uid, err);
     t->stop_fd = eventfd(0, EFD_CLOEXEC);

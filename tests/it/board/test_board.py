@@ -1,6 +1,7 @@
 """Who writes the board of a card: one of the `gpuslice run` processes, another when it dies or stands still."""
 
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -138,16 +139,41 @@ def test_its_files_may_be_removed(sim, start):
     board.until(lambda beat, pid, e: fresh(beat) and len(e) == 1)
 
 
-def test_a_cut_file_harms_nobody(sim, start):
+def board_file(board):
+    return next(f for f in board.folder.glob("GPU-*") if not f.name.endswith(".lock"))
+
+
+def swap_for_folder(f):
+    f.unlink()
+    f.mkdir()
+    (f / "something").write_text("in it")
+
+
+@pytest.mark.parametrize("spoil", [lambda f: os.truncate(f, 0), lambda f: os.truncate(f, 100), lambda f: f.chmod(0),
+                                   swap_for_folder, lambda f: (f.unlink(), f.symlink_to("/etc/passwd")),
+                                   lambda f: swap_for_folder(f.with_name(f.name + ".lock")),
+                                   lambda f: shutil.rmtree(f.parent)],
+                         ids=["cut", "short", "closed", "folder", "link", "lock", "gone"])
+def test_what_somebody_does_to_its_files_is_mended(sim, start, spoil):
     board = Board(sim)
     a = start("a", "--cores", "30")
-    board.until(lambda beat, pid, e: fresh(beat))
-    path = next(f for f in board.folder.glob("GPU-*") if not f.name.endswith(".lock"))
-    os.truncate(path, 0)
-    end = time.monotonic() + 0.2
-    while time.monotonic() < end:
+    board.until(lambda beat, pid, e: fresh(beat) and len(e) == 1)
+    spoil(board_file(board))
+    spoiled = time.monotonic()
+
+    def is_whole():
+        try:
+            now = board.read()
+        except (OSError, struct.error, AssertionError):
+            return False
+        return now is not None and now[0] > spoiled and len(now[2]) == 1
+    while not is_whole():
         assert a.poll() is None
-        time.sleep(0.02)
+        assert time.monotonic() < spoiled + 10
+        time.sleep(0.01)
+    file = board_file(board)
+    assert file.is_file() and not file.is_symlink() and file.stat().st_mode & 0o777 == 0o600
+    assert not [f for f in board.folder.iterdir() if f.is_dir()]
 
 
 @pytest.mark.parametrize("spoil", [lambda f: f.write_text("no folder"), lambda f: f.symlink_to("/etc"),

@@ -268,15 +268,73 @@ static void test_damaged_board_is_replaced(void **state)
         work(w, t);
         assert_int_equal(read_entry(t, &got), 0);
     }
-    /* while we write: the writer lives, and mends what it can */
-    {
-        char path[128];
+    gs_board_free(w);
+}
 
-        (void)snprintf(path, sizeof(path), "%s/GPU-0", fake_folder_path());
-        assert_int_equal(truncate(path, 0), 0);
+/** Somebody does something to the board while it is written: the next tick makes it whole. */
+static void test_board_is_mended_while_written(void **state)
+{
+    struct gs_board_writer *w = new_writer();
+    char path[128], deeper[160];
+    struct gs_board_slice got;
+    uint64_t t = NOW;
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), "%s/GPU-0", fake_folder_path());
+    (void)snprintf(deeper, sizeof(deeper), "%s/in-it", path);
+    for (int i = 0; i < 8; i++, t += 20 * MS) {
         work(w, t);
+        assert_int_equal(read_entry(t, &got), 0);
+        switch (i) {
+        case 0:
+        case 1:
+            assert_int_equal(truncate(path, i * 100), 0);
+            break;
+        case 2:
+            assert_int_equal(truncate(path, 1 << 20), 0);
+            break;
+        case 3:
+            assert_int_equal(chmod(path, 0), 0);
+            break;
+        case 4:
+        case 5:
+        case 6:
+            assert_int_equal(unlink(path), 0);
+            assert_int_equal(i == 6 ? symlink("/nowhere", path) : mkdir(path, 0700), 0);
+            if (i == 5)
+                assert_int_equal(mkdir(deeper, 0700), 0);
+            break;
+        default:
+            break;
+        }
     }
     gs_board_free(w);
+    (void)rmdir(deeper); /* moved aside with what holds it */
+}
+
+/** The lock as a folder, a link, a pipe: nobody of ours made it. */
+static void test_lock_that_is_no_file(void **state)
+{
+    struct gs_board_slice got;
+    char path[128];
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), "%s/GPU-0.lock", fake_folder_path());
+    for (int i = 0; i < 3; i++) {
+        struct gs_board_writer *w = new_writer(), *other = new_writer();
+
+        (void)unlink(path);
+        assert_int_equal(i == 0   ? mkdir(path, 0700)
+                         : i == 1 ? symlink("/nowhere", path)
+                                  : mkfifo(path, 0600),
+                         0);
+        work(w, NOW);
+        assert_int_equal(read_entry(NOW, &got), 0);
+        assert_int_equal(gs_board_elect(other, NOW), 0);
+        assert_int_equal(gs_board_elect(w, NOW), 1);
+        gs_board_free(other);
+        gs_board_free(w);
+    }
 }
 
 static void test_unusable_folder(void **state)
@@ -380,7 +438,8 @@ int main(void)
         TEST(test_names_that_are_no_files),       TEST(test_next_takes_over_at_once),
         TEST(test_killed_while_writing),          TEST(test_stopped_holder_is_deposed),
         TEST(test_working_holder_is_not_deposed), TEST(test_files_taken_away),
-        TEST(test_damaged_board_is_replaced),     TEST(test_unusable_folder),
+        TEST(test_damaged_board_is_replaced),     TEST(test_board_is_mended_while_written),
+        TEST(test_lock_that_is_no_file),          TEST(test_unusable_folder),
         TEST(test_refunds_go_on_where_they_were), TEST(test_inode_of_an_ended_slice),
         TEST(test_memory_turns_are_told),
     };
