@@ -67,7 +67,7 @@ static int load(struct gs_str text, const struct cyaml_schema_value *schema, boo
 }
 
 int gs_yaml_load(struct gs_str text, const struct cyaml_schema_value *schema,
-                 gs_yaml_unknown *unknown, void *user, void **ret, unsigned *ret_n,
+                 const struct gs_yaml_unknown *unknown, void **ret, unsigned *ret_n,
                  struct gs_err *err)
 {
     struct gs_err slip = {0};
@@ -79,7 +79,7 @@ int gs_yaml_load(struct gs_str text, const struct cyaml_schema_value *schema,
         if (rc == 0)
             return 0;
         if (rc == -ENOKEY)
-            unknown(user, slip.text);
+            unknown->tell(unknown->user, slip.text);
     }
     return load(text, schema, false, ret, ret_n, err);
 }

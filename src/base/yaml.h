@@ -10,14 +10,17 @@
 struct cyaml_schema_value;
 
 /** The first key that the schema does not have, in words, with its place. */
-typedef void gs_yaml_unknown(void *user, const char *what);
+struct gs_yaml_unknown {
+    void (*tell)(void *user, const char *what);
+    void *user;
+};
 
 /** Load a document. Unknown keys are ignored; `unknown` hears of the first where it is given.
  *  @ret_n   entries, where the schema is a sequence; else NULL.
  *  Returns  0; -EINVAL with cause and place; -ENOMEM.
  *  Owner    caller; release with gs_yaml_free() by the same schema. */
 GS_WUR int gs_yaml_load(struct gs_str text, const struct cyaml_schema_value *schema,
-                        gs_yaml_unknown *unknown, void *user, void **ret, unsigned *ret_n,
+                        const struct gs_yaml_unknown *unknown, void **ret, unsigned *ret_n,
                         struct gs_err *err);
 /** Accepts NULL data. */
 void gs_yaml_free(const struct cyaml_schema_value *schema, void *data, unsigned n);

@@ -499,8 +499,8 @@ static void on_pod(void *arg, const struct gs_kube_result *result)
         end(op, "pod is bound already");
         return;
     }
-    rc = gs_filter_reserve(b->books, b->opt.filter, &placed, op->what.node, now_of(b), &op->arena,
-                           &err);
+    rc = gs_filter_reserve(&(struct gs_filter_env){b->books, b->opt.filter, now_of(b), &op->arena},
+                           &placed, op->what.node, &err);
     if (rc < 0) {
         fail(op, &err);
         return;

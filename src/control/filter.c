@@ -365,6 +365,12 @@ static int simulate(struct call *c)
 
 /* ---- the call ---- */
 
+static struct call call_of(const struct gs_filter_env *env, struct gs_filter_note *note)
+{
+    return (struct call){
+        .books = env->books, .conf = env->conf, .now = env->now, .arena = env->arena, .note = note};
+}
+
 static int read_ask(struct call *c, struct gs_err *err)
 {
     struct gs_ask_flags flags = {c->conf->device_policy, c->conf->node_policy, NULL};
@@ -433,11 +439,10 @@ static void fail(struct call *c, int rc, struct gs_err *err)
     c->note->text = gs_arena_str(c->arena, gs_str_of(err->text));
 }
 
-int gs_filter(struct gs_books *books, const struct gs_filter_conf *conf, struct gs_str body,
-              struct gs_moment now, struct gs_arena *arena, char **ret_reply, size_t *ret_n,
+int gs_filter(const struct gs_filter_env *env, struct gs_str body, char **ret_reply, size_t *ret_n,
               struct gs_filter_note *ret_note)
 {
-    struct call c = {.books = books, .conf = conf, .now = now, .arena = arena, .note = ret_note};
+    struct call c = call_of(env, ret_note);
     struct gs_err err = {0};
     int rc;
 
@@ -455,29 +460,28 @@ int gs_filter(struct gs_books *books, const struct gs_filter_conf *conf, struct 
     return rc;
 }
 
-int gs_filter_reserve(struct gs_books *books, const struct gs_filter_conf *conf,
-                      const struct gs_pod *pod, struct gs_str name, struct gs_moment now,
-                      struct gs_arena *arena, struct gs_err *err)
+int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod, struct gs_str name,
+                      struct gs_err *err)
 {
     struct gs_filter_note note = {0};
-    struct call c = {
-        .books = books, .conf = conf, .now = now, .arena = arena, .pod = *pod, .note = &note};
+    struct call c = call_of(env, &note);
     const struct gs_node *node;
     struct gs_placement placement;
     struct gs_reasons reasons;
     int rc;
 
-    (void)gs_books_release(books, pod->uid);
+    c.pod = *pod;
+    (void)gs_books_release(env->books, pod->uid);
     rc = read_ask(&c, err);
     if (rc < 0)
         return rc;
     if (c.ask.n_lines == 0)
         return gs_err_set(err, -EINVAL, "pod asks for no device");
-    node = gs_books_node(books, name);
+    node = gs_books_node(env->books, name);
     if (node == NULL)
         return gs_err_set(err, -ENOENT, "node unregistered");
     memset(&reasons, 0, sizeof(reasons));
-    rc = gs_place(&c.ask, node, arena, &placement, &reasons);
+    rc = gs_place(&c.ask, node, env->arena, &placement, &reasons);
     if (rc == -ENOSPC) {
         struct gs_buf text = {0};
 
@@ -534,19 +538,18 @@ static int write_priorities(struct call *c, char **ret_reply, size_t *ret_n)
     return *ret_reply != NULL ? 0 : -ENOMEM;
 }
 
-int gs_filter_prioritize(struct gs_books *books, const struct gs_filter_conf *conf,
-                         struct gs_str body, struct gs_arena *arena, char **ret_reply,
+int gs_filter_prioritize(const struct gs_filter_env *env, struct gs_str body, char **ret_reply,
                          size_t *ret_n)
 {
     struct gs_filter_note note = {0};
-    struct call c = {.books = books, .conf = conf, .arena = arena, .note = &note};
+    struct call c = call_of(env, &note);
     struct gs_err err = {0};
     int rc = gs_extender_reply_init(&c.reply);
 
     if (rc == 0)
-        rc = gs_extender_read(body, arena, &c.args, &err);
+        rc = gs_extender_read(body, env->arena, &c.args, &err);
     if (rc == 0)
-        rc = gs_control_pod(&c.args.pod, arena, &c.pod);
+        rc = gs_control_pod(&c.args.pod, env->arena, &c.pod);
     if (rc == 0)
         rc = read_ask(&c, &err);
     if (rc == 0)

@@ -24,6 +24,14 @@ struct gs_moment {
     int64_t mono_ms; /**< for leases */
 };
 
+/** What a call works with. */
+struct gs_filter_env {
+    struct gs_books *books;
+    const struct gs_filter_conf *conf;
+    struct gs_moment now;
+    struct gs_arena *arena; /**< for the whole call, its note included */
+};
+
 enum gs_filter_outcome {
     GS_FILTER_NOTHING_ASKED, /**< the pod asks for nothing of ours: every node is right */
     GS_FILTER_FOUND,
@@ -42,20 +50,17 @@ struct gs_filter_note {
 };
 
 /** POST /filter. ret_reply: JSON from malloc(), also for errors (they travel inside it).
- *  `arena` is for scratch and the note. Returns 0, or -ENOMEM when there is no reply at all. */
-GS_WUR int gs_filter(struct gs_books *books, const struct gs_filter_conf *conf, struct gs_str body,
-                     struct gs_moment now, struct gs_arena *arena, char **ret_reply, size_t *ret_n,
-                     struct gs_filter_note *ret_note);
+ *  Returns 0, or -ENOMEM when there is no reply at all. */
+GS_WUR int gs_filter(const struct gs_filter_env *env, struct gs_str body, char **ret_reply,
+                     size_t *ret_n, struct gs_filter_note *ret_note);
 
 /** POST /prioritize: 0 to 10 for each node sent, by the score of the node policy. 0; -EINVAL the
  *  call is unreadable (the caller answers 400); -ENOMEM. */
-GS_WUR int gs_filter_prioritize(struct gs_books *books, const struct gs_filter_conf *conf,
-                                struct gs_str body, struct gs_arena *arena, char **ret_reply,
-                                size_t *ret_n);
+GS_WUR int gs_filter_prioritize(const struct gs_filter_env *env, struct gs_str body,
+                                char **ret_reply, size_t *ret_n);
 
 /** Decide a pod for one given node, and reserve: at bind, where a reservation was lost or was never
  *  made. 0; -ENOSPC (err says what is lacking); -ENOENT the node has no devices; -EINVAL; -ENOMEM.
  */
-GS_WUR int gs_filter_reserve(struct gs_books *books, const struct gs_filter_conf *conf,
-                             const struct gs_pod *pod, struct gs_str node, struct gs_moment now,
-                             struct gs_arena *arena, struct gs_err *err);
+GS_WUR int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
+                             struct gs_str node, struct gs_err *err);

@@ -40,7 +40,7 @@ static int read_shape(const struct gs_policies_conf *conf, const struct gs_polic
     int rc;
 
     schema_of(section->key, shape, field, &schema);
-    rc = gs_yaml_load(conf->text, &schema, NULL, NULL, &data, NULL, err);
+    rc = gs_yaml_load(conf->text, &schema, NULL, &data, NULL, err);
     if (rc < 0)
         return rc;
     loaded = data;
@@ -99,7 +99,7 @@ static int tell_unknown(const struct gs_policies_conf *conf, struct gs_arena *ar
             (cyaml_schema_field_t)CYAML_FIELD_IGNORE(conf->section[i]->key, CYAML_FLAG_OPTIONAL);
     field[conf->n_sections] = (cyaml_schema_field_t)CYAML_FIELD_END;
     schema.mapping.fields = field;
-    rc = gs_yaml_load(conf->text, &schema, conf->unknown, conf->user, &data, NULL, err);
+    rc = gs_yaml_load(conf->text, &schema, conf->unknown, &data, NULL, err);
     if (rc == 0)
         gs_yaml_free(&schema, data, 0);
     return rc;

@@ -16,8 +16,7 @@ struct gs_policies_conf {
     size_t n_sections;
     const char *const *enabled; /**< opt-in words that were switched on ("ascend"); ended by NULL */
     struct gs_str text;         /**< the file; p == NULL: none, every vendor by its defaults */
-    gs_yaml_unknown *unknown;   /**< hears of keys that nobody reads; may be NULL */
-    void *user;
+    const struct gs_yaml_unknown *unknown; /**< hears of keys that nobody reads; may be NULL */
 };
 
 /** Policies in the table's order, in the arena. A vendor whose section is not in the file is not

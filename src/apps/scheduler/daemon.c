@@ -30,6 +30,11 @@ static struct gs_moment now_of(const struct gs_daemon *d)
                               .mono_ms = (int64_t)(gs_clock_mono_ns(clock) / GS_CLOCK_MS)};
 }
 
+static struct gs_filter_env env_of(struct gs_daemon *d)
+{
+    return (struct gs_filter_env){d->books, &d->filter, now_of(d), &d->call};
+}
+
 /* ---- requests ---- */
 
 static int on_healthz(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
@@ -77,6 +82,7 @@ static void post_event(struct gs_daemon *d, const struct gs_filter_note *note)
 static int on_filter(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
 {
     struct gs_daemon *d = user;
+    struct gs_filter_env env = env_of(d);
     struct gs_filter_note note;
     char *text;
     size_t n;
@@ -91,7 +97,7 @@ static int on_filter(void *user, const struct gs_http_request *req, struct gs_ht
         return 0;
     }
     gs_arena_reset(&d->call);
-    rc = gs_filter(d->books, &d->filter, req->body, now_of(d), &d->call, &text, &n, &note);
+    rc = gs_filter(&env, req->body, &text, &n, &note);
     if (rc < 0)
         return rc;
     gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
@@ -107,7 +113,7 @@ static int on_prioritize(void *user, const struct gs_http_request *req, struct g
     int rc;
 
     gs_arena_reset(&d->call);
-    rc = gs_filter_prioritize(d->books, &d->filter, req->body, &d->call, &text, &n);
+    rc = gs_filter_prioritize(&env, req->body, &text, &n);
     if (rc == -EINVAL) {
         gs_http_server_reply_text(reply, 400, "not understood\n");
         return 0;
@@ -276,7 +282,7 @@ static int configure(struct gs_daemon *d, struct gs_err *err)
             .n_sections = gs_registry_policy_n,
             .enabled = enabled,
             .text = (struct gs_str){text.p, text.n},
-            .unknown = on_unknown_key,
+            .unknown = &(struct gs_yaml_unknown){on_unknown_key, NULL},
         };
 
         rc = gs_policies_read(&conf, &d->conf, &d->policies, err);
