@@ -108,6 +108,7 @@ static int on_filter(void *user, const struct gs_http_request *req, struct gs_ht
 static int on_prioritize(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
 {
     struct gs_daemon *d = user;
+    struct gs_filter_env env = env_of(d);
     char *text;
     size_t n;
     int rc;
