@@ -1,5 +1,6 @@
 #include "kit.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "model/usage.h"
@@ -245,4 +246,23 @@ struct gs_pairs kit_write(struct kit *kit, int64_t now_ns)
 const char *kit_written(struct kit *kit, const struct gs_pairs *pairs, const char *key)
 {
     return text_of(kit, pairs, key);
+}
+
+void kit_no_memory(struct kit *kit, const struct gs_policy_section *section)
+{
+    const struct gs_pick *pick[KIT_MAX];
+    struct gs_assignment a = assignment(kit, pick, 1);
+    size_t n = kit->policies.n;
+    struct gs_pairs pairs = {0};
+    struct gs_arena full;
+
+    gs_arena_init(&full);
+    full.failed = true;
+    assert_int_equal(section->make(NULL, false, &full, &kit->policies, NULL), -ENOMEM);
+    assert_int_equal(kit->policies.n, n);
+    if (kit->n_taken > 0 && kit->policy->ops->annotate != NULL)
+        assert_int_equal(kit->policy->ops->annotate(kit->policy, &a, &full, &pairs), -ENOMEM);
+    kit->arena.failed = true;
+    assert_int_equal(kit_read_node(kit), -ENOMEM);
+    kit->arena.failed = false;
 }

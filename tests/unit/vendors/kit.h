@@ -81,3 +81,7 @@ double kit_score(struct kit *kit, bool is_spread);
 /** The vendor's annotations for what was fitted. */
 struct gs_pairs kit_write(struct kit *kit, int64_t now_ns);
 const char *kit_written(struct kit *kit, const struct gs_pairs *pairs, const char *key);
+
+/** Without memory the section, the node as it is set up and, where something was fitted, the
+ *  writing say so, and add nothing. Leaves the kit as it was. */
+void kit_no_memory(struct kit *kit, const struct gs_policy_section *section);

@@ -379,15 +379,29 @@ static void test_section(void **state)
     kit_fini(&kit);
 }
 
+static void test_no_memory(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "2", "4", "inf2.8xlarge");
+    kit_limit(&kit, 0, CORE, "2");
+    kit_ask(&kit, 0);
+    assert_int_equal(kit_fit(&kit, 0), 1);
+    kit_no_memory(&kit, &gs_awsneuron_section);
+    kit_fini(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split),       cmocka_unit_test(test_admit),
-        cmocka_unit_test(test_devices),     cmocka_unit_test(test_bad_nodes),
-        cmocka_unit_test(test_annotations), cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_runs),        cmocka_unit_test(test_stride),
-        cmocka_unit_test(test_selection),   cmocka_unit_test(test_section),
-        cmocka_unit_test(test_grant),       cmocka_unit_test(test_no_core_twice),
+        cmocka_unit_test(test_split),         cmocka_unit_test(test_admit),
+        cmocka_unit_test(test_devices),       cmocka_unit_test(test_bad_nodes),
+        cmocka_unit_test(test_annotations),   cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_runs),          cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_selection),     cmocka_unit_test(test_section),
+        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_grant),
+        cmocka_unit_test(test_no_core_twice),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

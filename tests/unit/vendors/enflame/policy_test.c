@@ -359,6 +359,27 @@ static void test_grant(void **state)
     kit_fini(&kit);
 }
 
+static void test_no_memory(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "Enflame", example);
+    kit_limit(&kit, 0, DRS, "3");
+    kit_ask(&kit, 0);
+    assert_int_equal(kit_fit(&kit, 0), 1);
+    kit_no_memory(&kit, &gs_enflame_section);
+    kit.arena.failed = true;
+    assert_int_equal(kit_admit(&kit, 0), -ENOMEM);
+    kit.arena.failed = false;
+    kit_fini(&kit);
+    setup(&kit, "GCU", NULL);
+    kit_capacity(&kit, GCU, "2");
+    assert_int_equal(kit_read_node(&kit), 0);
+    kit_no_memory(&kit, &gs_enflame_section);
+    kit_fini(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,7 +387,8 @@ int main(void)
         cmocka_unit_test(test_devices),     cmocka_unit_test(test_bad_nodes),
         cmocka_unit_test(test_profiles),    cmocka_unit_test(test_slices),
         cmocka_unit_test(test_annotations), cmocka_unit_test(test_cards),
-        cmocka_unit_test(test_section),     cmocka_unit_test(test_grant),
+        cmocka_unit_test(test_section),     cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_grant),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -467,6 +467,30 @@ static void test_section(void **state)
     kit_fini(&kit);
 }
 
+static void test_no_memory(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    setup(&kit, "kunlun");
+    kit_capacity(&kit, "kunlunxin.com/xpu", "8");
+    assert_int_equal(kit_read_node(&kit), 0);
+    kit_limit(&kit, 0, "kunlunxin.com/xpu", "1");
+    kit_ask(&kit, 0);
+    assert_int_equal(kit_fit(&kit, 0), 1);
+    kit_no_memory(&kit, &gs_kunlun_section);
+    kit_fini(&kit);
+    setup(&kit, "XPU");
+    read_xpus(&kit, 98304);
+    kit_no_memory(&kit, &gs_kunlun_section);
+    kit_limit(&kit, 0, "kunlunxin.com/vxpu", "1");
+    kit_limit(&kit, 0, "kunlunxin.com/vxpu-memory", "30000");
+    kit.arena.failed = true;
+    assert_int_equal(kit_admit(&kit, 0), -ENOMEM);
+    kit.arena.failed = false;
+    kit_fini(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_selection),
         cmocka_unit_test(test_bad_nodes),
         cmocka_unit_test(test_section),
+        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_grant),
         cmocka_unit_test(test_equal_shares),
     };

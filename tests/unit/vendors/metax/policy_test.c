@@ -770,6 +770,27 @@ static void test_section(void **state)
     kit_fini(&kit);
 }
 
+static void test_no_memory(void **state)
+{
+    static const struct card two[] = {{1, NULL}, {1, NULL}};
+    struct kit kit;
+
+    (void)state;
+    setup_gpu(&kit, "2");
+    kit_no_memory(&kit, &gs_metax_section);
+    kit_fini(&kit);
+    setup(&kit);
+    read_cards(&kit, two, 2);
+    kit_limit(&kit, 0, SGPU, "1");
+    kit_ask(&kit, 0);
+    assert_int_equal(kit_fit(&kit, 0), 1);
+    kit_no_memory(&kit, &gs_metax_section);
+    kit.arena.failed = true;
+    assert_int_equal(kit_admit(&kit, 0), -ENOMEM);
+    kit.arena.failed = false;
+    kit_fini(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -781,8 +802,8 @@ int main(void)
         cmocka_unit_test(test_reasons),      cmocka_unit_test(test_linked),
         cmocka_unit_test(test_linked_score), cmocka_unit_test(test_online_score),
         cmocka_unit_test(test_quiet),        cmocka_unit_test(test_annotations),
-        cmocka_unit_test(test_section),      cmocka_unit_test(test_together),
-        cmocka_unit_test(test_grant),
+        cmocka_unit_test(test_section),      cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_together),     cmocka_unit_test(test_grant),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
