@@ -39,6 +39,35 @@ void *gs_map_find(const struct gs_map *map, struct gs_str key)
     return map->n == 0 ? NULL : slot_of(map, key, gs_hash_bytes(key.p, key.n, SEED))->value;
 }
 
+#define AHEAD                                                                                      \
+    32u /* keys looked up side by side: enough to hide memory behind, few enough to stay */
+
+void gs_map_find_many(const struct gs_map *map, const struct gs_str *key, size_t n, void **value)
+{
+    uint64_t hash[AHEAD];
+
+    for (size_t from = 0, part; from < n; from += part) {
+        part = n - from < AHEAD ? n - from : AHEAD;
+        if (map->n == 0) {
+            for (size_t i = 0; i < part; i++)
+                value[from + i] = NULL;
+            continue;
+        }
+        for (size_t i = 0; i < part; i++) {
+            hash[i] = gs_hash_bytes(key[from + i].p, key[from + i].n, SEED);
+            __builtin_prefetch(&map->slot[hash[i] & (map->cap - 1)]);
+        }
+        for (size_t i = 0; i < part; i++) {
+            const struct gs_map_slot *s = &map->slot[hash[i] & (map->cap - 1)];
+
+            __builtin_prefetch(s->key.p);
+            __builtin_prefetch(s->value);
+        }
+        for (size_t i = 0; i < part; i++)
+            value[from + i] = slot_of(map, key[from + i], hash[i])->value;
+    }
+}
+
 static int grow(struct gs_map *map)
 {
     struct gs_map bigger = {.cap = map->cap == 0 ? FIRST_CAP : map->cap * 2, .n = map->n};

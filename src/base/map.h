@@ -25,6 +25,10 @@ void gs_map_init(struct gs_map *map);
 void gs_map_fini(struct gs_map *map);
 /** NULL: not there. */
 void *gs_map_find(const struct gs_map *map, struct gs_str key);
+/** Many keys at once: value[i] of key[i], NULL where it is not there. What is looked at is fetched
+ *  ahead, key and value included, so that a table larger than the cache costs little more than one
+ *  that fits. */
+void gs_map_find_many(const struct gs_map *map, const struct gs_str *key, size_t n, void **value);
 /** Add or replace. `key` must live as long as the entry; `value` is not NULL. 0 or -ENOMEM. */
 GS_WUR int gs_map_set(struct gs_map *map, struct gs_str key, void *value);
 /** The value that was there, or NULL. */

@@ -357,6 +357,28 @@ const struct gs_node *gs_books_node(struct gs_books *books, struct gs_str name)
     return node != NULL && node->node.n_dev > 0 ? &node->node : NULL;
 }
 
+void gs_books_nodes(struct gs_books *books, const struct gs_str *name, size_t n,
+                    const struct gs_node **ret)
+{
+    void *entry[64];
+
+    if (books->dirty != NULL || books->is_unsorted)
+        bring_up_to_date(books);
+    for (size_t from = 0, part; from < n; from += part) {
+        part = n - from < GS_ARRAY_LEN(entry) ? n - from : GS_ARRAY_LEN(entry);
+        gs_map_find_many(&books->nodes, name + from, part, entry);
+        for (size_t i = 0; i < part; i++) {
+            const struct gs_books_node_entry *node = entry[i];
+
+            ret[from + i] = node != NULL && node->node.n_dev > 0 ? &node->node : NULL;
+            if (ret[from + i] == NULL)
+                continue;
+            __builtin_prefetch(node->node.room); /* the caller looks there next */
+            __builtin_prefetch(node->node.group);
+        }
+    }
+}
+
 static const struct gs_books_node_entry *entry_of(const struct gs_node *node)
 {
     return (const struct gs_books_node_entry *)(const void *)((const char *)node -

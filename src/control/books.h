@@ -77,6 +77,9 @@ size_t gs_books_expire(struct gs_books *books, int64_t now_ms);
 /** A node with its use of this moment; NULL: not known, or it has no devices. Valid until the next
  *  change. */
 const struct gs_node *gs_books_node(struct gs_books *books, struct gs_str name);
+/** The same for many names. ret[n] */
+void gs_books_nodes(struct gs_books *books, const struct gs_str *name, size_t n,
+                    const struct gs_node **ret);
 /** Place of the name of a node that gs_books_node() gave among all, for ties: the same on every
  *  replica. */
 size_t gs_books_rank(const struct gs_node *node);

@@ -29,6 +29,7 @@ struct candidate {
     const struct gs_node *node;
     yyjson_val *object; /**< where node objects came with the call */
     double score;
+    size_t rank;
 };
 
 /* Is a the better one? Ties by name, so that every replica answers alike. */
@@ -36,7 +37,7 @@ static bool is_better(const struct call *c, const struct candidate *a, const str
 {
     if (a->score != b->score)
         return (a->score > b->score) != c->ask.is_node_spread;
-    return gs_books_rank(a->node) < gs_books_rank(b->node);
+    return a->rank < b->rank;
 }
 
 /* Candidates as a heap, best first: most calls look at one or two of thousands. */
@@ -130,6 +131,22 @@ static int choose(struct call *c, struct candidate *heap, size_t n, struct candi
     if (rc < 0)
         return rc;
     c->note->n_fit = n;
+    /* The best by a look at all: it nearly always fits. Only then they are put in order. */
+    for (size_t i = 1; i < n; i++)
+        if (is_better(c, &heap[i], &heap[0])) {
+            struct candidate t = heap[0];
+
+            heap[0] = heap[i];
+            heap[i] = t;
+        }
+    if (n > 0) {
+        *ret = heap[0];
+        rc = gs_place(&c->ask, ret->node, c->arena, ret_placement, &reasons);
+        if (rc != -ENOSPC)
+            return rc;
+        c->note->n_fit--;
+        heap[0] = heap[--n];
+    }
     for (size_t i = n / 2; i > 0; i--)
         sift_down(c, heap, n, i - 1);
     while (n > 0) {
@@ -160,23 +177,28 @@ static const struct gs_node *node_of(struct call *c, yyjson_val *name)
                                : NULL;
 }
 
+static struct candidate candidate_of(const struct gs_node *node, yyjson_val *object)
+{
+    return (struct candidate){node, object, node->score, gs_books_rank(node)};
+}
+
 /* Names of the call that may do, by the cheap look. */
 static int candidates_by_name(struct call *c, struct candidate **ret, size_t *ret_n)
 {
-    struct candidate *at =
-        GS_ARENA_ARRAY(c->arena, yyjson_arr_size(c->args.names), struct candidate);
-    size_t i, max, n = 0;
-    yyjson_val *name;
+    size_t total = yyjson_arr_size(c->args.names), i, max, n = 0;
+    struct candidate *at = GS_ARENA_ARRAY(c->arena, total, struct candidate);
+    struct gs_str *name = GS_ARENA_ARRAY(c->arena, total, struct gs_str);
+    const struct gs_node **node = GS_ARENA_ARRAY(c->arena, total, const struct gs_node *);
+    yyjson_val *val;
 
-    if (at == NULL)
+    if (at == NULL || name == NULL || node == NULL)
         return -ENOMEM;
-    yyjson_arr_foreach(c->args.names, i, max, name)
-    {
-        const struct gs_node *node = node_of(c, name);
-
-        if (node != NULL && gs_place_may(&c->ask, node))
-            at[n++] = (struct candidate){node, NULL, node->score};
-    }
+    yyjson_arr_foreach(c->args.names, i, max, val) name[i] =
+        (struct gs_str){yyjson_is_str(val) ? yyjson_get_str(val) : "", yyjson_get_len(val)};
+    gs_books_nodes(c->books, name, total, node);
+    for (i = 0; i < total; i++)
+        if (node[i] != NULL && gs_place_may(&c->ask, node[i]))
+            at[n++] = candidate_of(node[i], NULL);
     *ret = at;
     *ret_n = n;
     return 0;
@@ -321,7 +343,7 @@ static int simulate_on(struct call *c, struct gs_books *books)
         const struct gs_node *node = gs_books_node(books, name_of(item));
 
         if (node != NULL && gs_place_may(&c->ask, node))
-            heap[n++] = (struct candidate){node, item, node->score};
+            heap[n++] = candidate_of(node, item);
     }
     rc = choose(c, heap, n, &best, &placement);
     if (rc == 0) {
