@@ -8,6 +8,9 @@
 #include "contract/ledger.h"
 #include "hook/feedback.h"
 
+/** Waiting threads that are told apart. */
+#define GS_LIMITER_TICKETS 64u
+
 /** One card. */
 struct gs_limiter_card {
     _Alignas(64) uint32_t share_bp; /**< the quota's; GS_SHARE_ALL_BP: none. 0 not configured */
@@ -20,7 +23,8 @@ struct gs_limiter_card {
     uint32_t sleepers;  /**< heads and pauses asleep on `poke` */
     uint64_t beat_ns;   /**< when the head last looked at the bucket */
     uint64_t spin;      /**< of the run below */
-    uint64_t run_from_ns, run_until_ns; /**< newest stretch of outstanding work that was noted */
+    uint64_t run_from_ns, run_until_ns;   /**< newest stretch of outstanding work that was noted */
+    uint64_t seen_ns[GS_LIMITER_TICKETS]; /**< when the waiter of a ticket last looked; by ticket */
     uint64_t run_alone; /**< part of it, of ALONE, in which no mate was known to have work */
 };
 

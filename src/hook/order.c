@@ -45,6 +45,25 @@ static bool has_left_one(uint32_t dev)
            is_before(held.ticket, __atomic_load_n(&card->next, __ATOMIC_RELAXED));
 }
 
+static uint64_t *seen_of(struct gs_limiter_card *card, uint32_t ticket)
+{
+    return &card->seen_ns[ticket % GS_LIMITER_TICKETS];
+}
+
+/** A thread that waits says so at every look. Another one's word for it may stand there, of a
+ * ticket a round of the table away: then it is taken to be alive. */
+static void look(struct gs_limiter_card *card, uint32_t ticket, uint64_t now_ns)
+{
+    __atomic_store_n(seen_of(card, ticket), now_ns, __ATOMIC_RELAXED);
+}
+
+static bool is_gone(struct gs_limiter_card *card, uint32_t ticket, uint64_t now_ns)
+{
+    uint64_t seen = __atomic_load_n(seen_of(card, ticket), __ATOMIC_RELAXED);
+
+    return now_ns > seen && now_ns - seen > GS_ORDER_DEAD_NS;
+}
+
 uint32_t gs_order_enter(uint32_t dev)
 {
     uint32_t ticket;
@@ -69,11 +88,9 @@ bool gs_order_is_head(uint32_t dev, uint32_t ticket)
     return !is_before(__atomic_load_n(&gs_limiter_card_of(dev)->serving, __ATOMIC_ACQUIRE), ticket);
 }
 
-/** From `from` to the one after it; once, whoever tries. */
-static void advance(struct gs_limiter_card *card, uint32_t from, uint64_t now_ns)
+/** From `from` to `to`; once, whoever tries. */
+static void advance(struct gs_limiter_card *card, uint32_t from, uint32_t to, uint64_t now_ns)
 {
-    uint32_t to = from + 1;
-
     /* the new head's heart beats from here on, whether it has woken up yet or not */
     __atomic_store_n(&card->beat_ns, now_ns, __ATOMIC_RELAXED);
     /* pairs with the acquire in gs_order_is_head */
@@ -91,10 +108,17 @@ void gs_order_wait(uint32_t dev, uint32_t ticket, uint64_t now_ns, uint64_t unti
 
     if (!is_before(serving, ticket))
         return;
-    if (now_ns > beat && now_ns - beat > GS_ORDER_DEAD_NS)
-        advance(card, serving, now_ns);
-    else
-        gs_limiter_sleep(&card->serving, serving, until_ns, bit_of(ticket));
+    look(card, ticket, now_ns);
+    if (now_ns > beat && now_ns - beat > GS_ORDER_DEAD_NS) {
+        uint32_t to = serving + 1;
+
+        /* many may have gone together: threads of a pool that was cancelled */
+        while (is_before(to, ticket) && is_gone(card, to, now_ns))
+            to++;
+        advance(card, serving, to, now_ns);
+        return;
+    }
+    gs_limiter_sleep(&card->serving, serving, until_ns, bit_of(ticket));
 }
 
 void gs_order_leave(uint32_t dev, uint32_t ticket, uint64_t now_ns)
@@ -103,7 +127,7 @@ void gs_order_leave(uint32_t dev, uint32_t ticket, uint64_t now_ns)
 
     hold((struct held){false, 0, 0});
     /* one that was passed over has nothing to hand on: the compare fails */
-    advance(card, ticket, now_ns);
+    advance(card, ticket, ticket + 1, now_ns);
 }
 
 /** Slots there are; the ledger's word is not to be trusted with an index. */
@@ -133,7 +157,7 @@ bool gs_order_must_defer(uint32_t dev, uint64_t since_ns, uint64_t open_ns, uint
     return false;
 }
 
-/** Has another slot anything at stake that its death would take from us? */
+/** Has another slot anything at stake that its death would take from us, or charge us for? */
 static bool is_mate_at_stake(const struct gs_self_state *self)
 {
     uint32_t high = slot_high(self);
@@ -143,6 +167,7 @@ static bool is_mate_at_stake(const struct gs_self_state *self)
 
         for (uint32_t i = 0; i < high; i++) {
             if (i != self->slot && (gs_atomic_load(&use[i].inflight_ns, __ATOMIC_RELAXED) |
+                                    gs_atomic_load(&use[i].unsettled_ns, __ATOMIC_RELAXED) |
                                     gs_atomic_load(&use[i].wait_since_ns, __ATOMIC_RELAXED)) != 0)
                 return true;
         }

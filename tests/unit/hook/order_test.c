@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "hook/limiter.h"
+#include "hook/limiter_local.h"
 #include "hook/self.h"
 #include "slice.h"
 
@@ -21,6 +22,7 @@ static int setup(void **state)
     (void)state;
     slice_setup();
     slice_attach();
+    gs_order_leave(0, UINT32_MAX, 0); /* this thread holds nothing of the test before */
     gs_limiter_forget();
     return 0;
 }
@@ -86,6 +88,39 @@ static void test_a_ticket_passed_over_is_not(void **state)
     assert_int_equal(gs_order_enter(0), ticket + 2);
 }
 
+/** Threads of a pool that was cancelled: one wait for all of them, not one for each. */
+static void test_those_that_went_together_are_passed_over_together(void **state)
+{
+    uint32_t ticket;
+
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        (void)enter_elsewhere();
+    ticket = gs_order_enter(0);
+    gs_order_wait(0, ticket, START, START);
+    assert_true(gs_order_is_head(0, ticket));
+}
+
+/** One among them that looks is not. */
+static void test_a_waiter_among_the_gone_has_its_turn(void **state)
+{
+    const uint64_t later = START + GS_ORDER_DEAD_NS + 1;
+    uint32_t alive, ticket;
+
+    (void)state;
+    (void)enter_elsewhere();
+    (void)enter_elsewhere();
+    alive = enter_elsewhere();
+    (void)enter_elsewhere();
+    ticket = gs_order_enter(0);
+    gs_limiter_card_of(0)->beat_ns = later;
+    gs_order_wait(0, alive, later, 0); /* looks, and sleeps no longer than until 0 */
+    gs_limiter_card_of(0)->beat_ns = START;
+    gs_order_wait(0, ticket, later, 0);
+    assert_true(gs_order_is_head(0, alive));
+    assert_false(gs_order_is_head(0, ticket));
+}
+
 static void test_a_ticket_of_another_card_is_not(void **state)
 {
     uint32_t ticket = gs_order_enter(0);
@@ -149,6 +184,8 @@ int main(void)
         TEST(test_one_after_the_other),
         TEST(test_a_ticket_left_is_taken_up_again),
         TEST(test_a_ticket_passed_over_is_not),
+        TEST(test_those_that_went_together_are_passed_over_together),
+        TEST(test_a_waiter_among_the_gone_has_its_turn),
         TEST(test_a_ticket_of_another_card_is_not),
         TEST(test_the_queue_begins_anew),
         TEST(test_a_trial_is_not_overtaken_by_an_old_look_at_the_clock),
