@@ -23,7 +23,7 @@
 #include "core/cleanup.h"
 
 #define GS_LEDGER_MAGIC   0x3152474c45445347ull /* "GSDELGR1" in memory */
-#define GS_LEDGER_VERSION 2u
+#define GS_LEDGER_VERSION 3u
 #define GS_LEDGER_DEVICES 64u
 #define GS_LEDGER_SLOTS   1024u
 #define GS_LEDGER_SHARES  1024u
@@ -140,8 +140,8 @@ struct gs_ledger_meter {
 #define GS_LEDGER_BIN_NS   20000000u
 #define GS_LEDGER_BIN_BITS 25u
 struct gs_ledger_use {
-    uint64_t
-        inflight_ns; /**< charged for launches that are not measured yet: a reaper returns it */
+    uint64_t inflight_ns; /**< charged for launches that are not measured yet: a reaper returns it,
+                             less what `unsettled_ns` tells */
     uint64_t wait_since_ns; /**< CLOCK_MONOTONIC since when its oldest launch waits; 0 none */
     uint64_t active_ns;     /**< CLOCK_MONOTONIC of its newest known demand (launch or wait) */
     uint64_t busy_until_ns; /**< its queue on the card is believed to last until then */
@@ -156,6 +156,10 @@ struct gs_ledger_use {
      *  time, and what a mate has noted beside it, it had the card for `own`: epoch << 2
      * GS_LEDGER_KNOWN_BITS | time << GS_LEDGER_KNOWN_BITS | own, in units of GS_LEDGER_KNOWN_NS. */
     uint64_t known[GS_LEDGER_BINS];
+    uint64_t unsettled_ns; /**< CLOCK_MONOTONIC since when it may have had work on the card that is
+                              not charged in full yet; 0 none. Of a dead process the time from then
+                              on is charged by whoever buries the slot */
+    uint64_t reserved[7];
 };
 /* a bin, and a rounding, fit; the epoch comes again after 15 days */
 #define GS_LEDGER_KNOWN_NS   64u
@@ -210,8 +214,8 @@ _Static_assert(offsetof(struct gs_ledger_device, pending) == GS_LEDGER_PAGE, "de
 _Static_assert(offsetof(struct gs_ledger_device, bucket) == 192, "device layout");
 _Static_assert(offsetof(struct gs_ledger_device, history) == 320, "device layout");
 _Static_assert(GS_LEDGER_SLOTS < 1u << GS_LEDGER_TRIAL_BITS, "a slot fits");
-_Static_assert(sizeof(struct gs_ledger_use) == 576, "use layout");
-_Static_assert(sizeof(struct gs_ledger_device) == GS_LEDGER_PAGE + 4 * 8192 + 576 * GS_LEDGER_SLOTS,
+_Static_assert(sizeof(struct gs_ledger_use) == 640, "use layout");
+_Static_assert(sizeof(struct gs_ledger_device) == GS_LEDGER_PAGE + 4 * 8192 + 640 * GS_LEDGER_SLOTS,
                "device layout");
 
 /** Bytes of a whole ledger file for n_devices. */

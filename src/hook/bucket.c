@@ -4,8 +4,10 @@
 
 #include "contract/board.h"
 #include "core/atomics.h"
+#include "hook/limiter.h"
 #include "hook/self.h"
 #include "hook/step.h"
+#include "hook/usage.h"
 
 /* A share in basis points of a multiple of this is a whole number of nanoseconds. */
 #define GRAIN_NS 10000u
@@ -13,6 +15,8 @@
 #define HEAD_START_NS 2000000u
 /* Clocks of two cores differ by less; what is further ahead is of another boot, or made up. */
 #define FUTURE_NS 1000000000u
+/* Nobody is believed to have had work on the card for longer before he died. */
+#define UNSETTLED_MOST_NS UINT64_C(3600000000000)
 
 static uint64_t *tokens_word(struct gs_ledger_bucket *bucket)
 {
@@ -158,7 +162,42 @@ static uint32_t ledger_share_bp(const struct gs_ledger_device *d)
     return pct == 0 || pct > 100 ? GS_SHARE_ALL_BP : pct * 100;
 }
 
-void gs_bucket_bury(uint32_t slot)
+/** Card time that a dead slot may have used and was not charged for: from the start of its oldest
+ * unsettled work until now, less what living mates have noted for themselves. */
+static uint64_t unsettled_of(struct gs_ledger_device *d, struct gs_ledger_use *use)
+{
+    /* Taken first, then charged: a reaper killed in between has it forgiven, once. Charged first it
+     * would be charged again by the next one. */
+    uint64_t since = __atomic_exchange_n(&use->unsettled_ns, 0, __ATOMIC_ACQ_REL);
+    uint64_t now = gs_limiter_clock(), ns;
+    struct gs_usage_cover cover = {0, 0};
+
+    GS_STEP("bury.taken");
+    if (since == 0 || since >= now || now - since > UNSETTLED_MOST_NS)
+        return 0; /* of another boot, or made up */
+    ns = now - since;
+    gs_usage_cover(d, since, now, &cover);
+    if (cover.steps > 0)
+        ns = (uint64_t)((double)ns * (double)cover.fresh / (double)cover.steps);
+    return ns < GS_BUCKET_CHARGE_NS ? ns : GS_BUCKET_CHARGE_NS;
+}
+
+/** Before anything is refilled for the time since it died: a slice that had nobody to refill it
+ * meanwhile has paid by waiting. */
+static void charge_dead(struct gs_ledger_device *d, struct gs_ledger_use *use)
+{
+    uint64_t ns = unsettled_of(d, use);
+
+    if (ns == 0)
+        return;
+    if (ledger_share_bp(d) == GS_SHARE_ALL_BP)
+        gs_bucket_drain(&d->bucket, ns);
+    else
+        gs_bucket_charge(&d->bucket, ns);
+    GS_STEP("bury.charged");
+}
+
+void gs_bucket_settle_dead(uint32_t slot)
 {
     struct gs_self_state *self = &gs_self;
 
@@ -167,6 +206,7 @@ void gs_bucket_bury(uint32_t slot)
         struct gs_ledger_use *use = &d->use[slot];
         uint64_t inflight = gs_atomic_load(&use->inflight_ns, __ATOMIC_ACQUIRE);
 
+        charge_dead(d, use);
         /* Back first, then cleared: a reaper killed in between has it returned twice, which the
          * burst bounds; the other way round the living would wait for what the dead had taken. */
         if (inflight != 0)
@@ -174,6 +214,18 @@ void gs_bucket_bury(uint32_t slot)
         GS_STEP("bury.returned");
         gs_atomic_store(&use->inflight_ns, 0, __ATOMIC_RELEASE);
         GS_STEP("bury.cleared");
+    }
+}
+
+void gs_bucket_bury(uint32_t slot)
+{
+    struct gs_self_state *self = &gs_self;
+
+    gs_bucket_settle_dead(slot);
+    for (uint32_t dev = 0; dev < self->n_mapped; dev++) {
+        struct gs_ledger_device *d = &self->device[dev];
+        struct gs_ledger_use *use = &d->use[slot];
+
         if ((d->trial & ((1u << GS_LEDGER_TRIAL_BITS) - 1)) == slot + 1)
             gs_atomic_store(&d->trial, 0, __ATOMIC_RELAXED);
         for (uint32_t i = 0; i < sizeof(*use) / sizeof(uint64_t); i++)

@@ -40,6 +40,9 @@ void gs_bucket_return(struct gs_ledger_bucket *bucket, uint64_t ns, uint32_t sha
 /** How long until anything is at hand; 0 where it is. */
 uint64_t gs_bucket_wait_ns(int64_t tokens_ns, uint32_t share_bp);
 
-/** Give back what a dead slot had in flight on every card, and clear what it had to say there. The
- *  slot's reaper, or who claims it. */
+/** Settle for a dead slot on every card: what it had paid for work in flight goes back, the time in
+ *  which such work may have been on the card is charged instead (`unsettled_ns`); then clear what
+ *  it had to say there. The slot's reaper alone. */
 void gs_bucket_bury(uint32_t slot);
+/** The first half of that: nothing of the slot's is in flight any more. */
+void gs_bucket_settle_dead(uint32_t slot);

@@ -533,6 +533,18 @@ void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t 
     gs_usage_charge(&gs_self.device[dev], use, start_ns, end_ns, used_ns);
 }
 
+void gs_limiter_unsettled(uint32_t dev, uint64_t since_ns)
+{
+    if (GS_LIKELY(dev < gs_self.n_devices))
+        gs_atomic_store(&use_of(dev)->unsettled_ns, since_ns, __ATOMIC_RELEASE);
+}
+
+void gs_limiter_ending(void)
+{
+    if (gs_self.n_devices > 0)
+        gs_bucket_settle_dead(gs_self.slot);
+}
+
 void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns)
 {
     if (GS_LIKELY(dev < gs_self.n_devices))

@@ -107,6 +107,13 @@ void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64
 void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns,
                      uint64_t own_ns);
 
+/** Since when the process may have had work on the card that has not been settled; 0: there is
+ * none. Should it die now, that time is charged (gs_bucket_bury). */
+void gs_limiter_unsettled(uint32_t dev, uint64_t since_ns);
+/** The process ends in good order: charge that time now, when its end is known. Touches the ledger
+ *  alone. */
+void gs_limiter_ending(void);
+
 /** The queue on the card is believed to last until then. */
 void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns);
 

@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
+#include "hook/limiter.h"
 #include "hook/self.h"
+#include "hook/usage.h"
 
 #define MS  UINT64_C(1000000)
 #define NOW UINT64_C(5000000000000)
@@ -147,6 +149,52 @@ static void test_bury(void **state)
     memset(&gs_self, 0, sizeof(gs_self));
 }
 
+/** ... and the time in which it may have had the card is charged, once, less what mates had noted.
+ */
+static void test_bury_charges_the_time(void **state)
+{
+    static struct gs_ledger_device d;
+    uint64_t now = gs_limiter_clock();
+    struct gs_usage_cover cover = {0, 0};
+
+    (void)state;
+    memset(&d, 0, sizeof(d));
+    d.core_pct = 30;
+    d.use[3] = (struct gs_ledger_use){.inflight_ns = 400, .unsettled_ns = now - 300 * MS};
+    gs_self.device = &d;
+    gs_self.n_mapped = 1;
+    gs_bucket_bury(3);
+    assert_in_range(-d.bucket.tokens_ns, 300 * MS - 400, 310 * MS);
+    assert_int_equal(d.use[3].unsettled_ns, 0);
+    now = (uint64_t)-d.bucket.tokens_ns;
+    gs_bucket_bury(3);
+    assert_int_equal(-d.bucket.tokens_ns, now);
+
+    /* a mate had work in the newer half of it */
+    memset(&d, 0, sizeof(d));
+    d.core_pct = 30;
+    now = gs_limiter_clock();
+    gs_usage_cover(&d, now - 200 * MS, now + 100 * MS, &cover);
+    d.use[3].unsettled_ns = now - 400 * MS;
+    gs_bucket_bury(3);
+    assert_in_range(-d.bucket.tokens_ns, 195 * MS, 210 * MS);
+
+    /* a day ago, or tomorrow: not believed. A minute: as the longest kernel */
+    memset(&d, 0, sizeof(d));
+    d.core_pct = 30;
+    d.use[3].unsettled_ns = 1;
+    gs_bucket_bury(3);
+    d.use[3].unsettled_ns = UINT64_MAX;
+    gs_bucket_bury(3);
+    assert_int_equal(d.bucket.tokens_ns, 0);
+    now = gs_limiter_clock();
+    d.use[3].unsettled_ns = now > 60000 * MS ? now - 60000 * MS : 1;
+    gs_bucket_bury(3);
+    assert_in_range(-d.bucket.tokens_ns, now > 60000 * MS ? GS_BUCKET_CHARGE_NS : 0,
+                    GS_BUCKET_CHARGE_NS);
+    memset(&gs_self, 0, sizeof(gs_self));
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup(fn, reset)
@@ -158,6 +206,7 @@ int main(void)
         TEST(test_wait),
         TEST(test_hostile),
         TEST(test_bury),
+        TEST(test_bury_charges_the_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -353,6 +353,28 @@ static void test_prior_of_a_copy(void **state)
     assert_int_equal(gs_cost_prior_copy(UINT64_MAX, 12), 1000000000);
 }
 
+/** A graph that was changed is measured like a long kernel until it is known again. */
+static void test_renewed(void **state)
+{
+    uint64_t key = gs_cost_key(0x2000, 2, 0, 0), est;
+    struct gs_cost *c = gs_cost_find(key, 0);
+
+    (void)state;
+    gs_cost_renew(key);
+    assert_int_equal(c->est_ns, 0); /* nothing was known */
+    for (int i = 0; i < 20; i++)
+        gs_cost_learn(c, 20000);
+    gs_cost_sampled(c);
+    assert_true(gs_cost_is_estimated(c, &est));
+    gs_cost_renew(key);
+    assert_false(gs_cost_is_estimated(c, &est));
+    assert_int_equal(est, GS_COST_LONG_NS);
+    gs_cost_learn(c, 100000000);
+    assert_int_equal(c->est_ns, 100000000);
+    gs_cost_renew(key);
+    assert_int_equal(c->est_ns, 100000000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +387,7 @@ int main(void)
         cmocka_unit_test_setup(test_short_launches_are_sampled_by_their_own_time, clean),
         cmocka_unit_test_setup(test_the_first_samples_come_early, clean),
         cmocka_unit_test_setup(test_the_estimate_is_a_mean, clean),
+        cmocka_unit_test_setup(test_renewed, clean),
         cmocka_unit_test_setup(test_one_outlier_is_clipped_and_two_are_believed, clean),
         cmocka_unit_test_setup(test_turns_of_neighbours_are_told_apart, clean),
         cmocka_unit_test_setup(test_turns_of_neighbours_are_told_apart, clean),

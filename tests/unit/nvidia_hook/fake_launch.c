@@ -6,6 +6,7 @@
 struct gs_engine_state gs_engine = {.ready = 1, .launch_free = 1};
 struct gs_self_state gs_self;
 uint32_t gs_capture_count;
+uint32_t gs_inflight_out;
 struct gs_cost_table gs_cost_table;
 struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS];
 struct gs_limiter_credit gs_limiter_credit[GS_LEDGER_DEVICES];
@@ -54,6 +55,22 @@ CUresult gs_launch_end(struct gs_launch *launch, CUresult result)
 void gs_launch_graph_changed(CUgraphExec exec)
 {
     (void)exec;
+}
+
+void gs_launch_graph_gone(CUgraphExec exec)
+{
+    (void)exec;
+}
+
+void gs_launch_seen(uint64_t id)
+{
+    (void)id;
+}
+
+uint64_t gs_launch_id_of(CUstream stream, bool per_thread)
+{
+    (void)per_thread;
+    return (uintptr_t)stream;
 }
 
 void gs_launch_code_gone(void)

@@ -1,5 +1,6 @@
 #include "vendors/nvidia/hook/capture.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -112,7 +113,7 @@ CUresult gs_nv_end_capture(gs_fn_cuStreamEndCapture *real, CUstream hStream, CUg
 
     if (gs_capture_any() &&
         (result == CUDA_SUCCESS ||
-         gs_capture_is_clear(hStream, is_per_thread_end((const void *)(uintptr_t)real))))
+         gs_capture_is_clear(hStream, is_per_thread_end((const void *)(uintptr_t)real)) > 0))
         ended(hStream);
     return result;
 }
@@ -138,7 +139,7 @@ CUresult gs_nv_stream_destroy(gs_fn_cuStreamDestroy_v2 *real, CUstream hStream)
     return result;
 }
 
-bool gs_capture_is_clear(CUstream stream, bool per_thread)
+int gs_capture_is_clear(CUstream stream, bool per_thread)
 {
     const struct gs_driver *cuda = gs_driver_cuda();
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -148,7 +149,9 @@ bool gs_capture_is_clear(CUstream stream, bool per_thread)
         result = cuda->cuStreamIsCapturing_ptsz(stream, &status);
     else if (cuda->cuStreamIsCapturing != NULL)
         result = cuda->cuStreamIsCapturing(stream, &status);
-    return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
+    if (result != CUDA_SUCCESS)
+        return -EIO;
+    return status == CU_STREAM_CAPTURE_STATUS_NONE ? 1 : 0;
 }
 
 struct gs_capture_relaxed gs_capture_relax(void)
@@ -156,7 +159,9 @@ struct gs_capture_relaxed gs_capture_relax(void)
     const struct gs_driver *cuda = gs_driver_cuda();
     struct gs_capture_relaxed relaxed = {false, CU_STREAM_CAPTURE_MODE_RELAXED};
 
-    if (gs_capture_any() && cuda->cuThreadExchangeStreamCaptureMode != NULL)
+    /* whether anything is being captured or not: a capture may begin while this thread waits, and
+     * the driver counts it before we do */
+    if (cuda->cuThreadExchangeStreamCaptureMode != NULL)
         relaxed.is_on = cuda->cuThreadExchangeStreamCaptureMode(&relaxed.mode) == CUDA_SUCCESS;
     return relaxed;
 }

@@ -184,6 +184,24 @@ void gs_cost_doubt(void)
     }
 }
 
+void gs_cost_renew(uint64_t key)
+{
+    struct gs_cost *first = &gs_cost_table.slot[key >> (64u - GS_COST_BITS)];
+
+    for (uint32_t i = 0; i < GS_COST_PROBES; i++) {
+        uint64_t est = __atomic_load_n(&first[i].est_ns, __ATOMIC_RELAXED);
+
+        if (__atomic_load_n(&first[i].key, __ATOMIC_RELAXED) != key || est == 0)
+            continue;
+        /* as a long one: measured and settled. Not as an unknown one, of which one at a time goes:
+         * there are programs that change a graph each time they launch it */
+        if (est < GS_COST_LONG_NS)
+            __atomic_store_n(&first[i].est_ns, GS_COST_LONG_NS, __ATOMIC_RELAXED);
+        __atomic_store_n(&first[i].samples, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&first[i].outliers, 0, __ATOMIC_RELAXED);
+    }
+}
+
 void gs_cost_drop(uint64_t key)
 {
     struct gs_cost *first = &gs_cost_table.slot[key >> (64u - GS_COST_BITS)];

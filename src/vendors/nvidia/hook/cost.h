@@ -147,6 +147,9 @@ uint64_t gs_cost_prior_copy(uint64_t bytes, uint32_t bytes_per_ns);
 
 /** Handles may mean other code from now on: the next launch of each is sampled. */
 void gs_cost_doubt(void);
+/** This one has become something else, of a like length perhaps: it is measured until that is known
+ * again. */
+void gs_cost_renew(uint64_t key);
 /** This one does: nothing is known. */
 void gs_cost_drop(uint64_t key);
 /** Forked child. */

@@ -32,6 +32,7 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuCtxPopCurrent_v2)                                                                          \
     X(cuCtxPushCurrent_v2)                                                                         \
     X(cuCtxSetLimit)                                                                               \
+    X(cuCtxSynchronize)                                                                            \
     X(cuDeviceGet)                                                                                 \
     X(cuDeviceGetAttribute)                                                                        \
     X(cuDeviceGetCount)                                                                            \
@@ -87,6 +88,8 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuStreamGetDevice)                                                                           \
     X(cuStreamIsCapturing)                                                                         \
     X(cuStreamIsCapturing_ptsz)                                                                    \
+    X(cuStreamQuery_ptsz)                                                                          \
+    X(cuStreamSynchronize_ptsz)                                                                    \
     X(cuThreadExchangeStreamCaptureMode)
 
 #define GS_DRIVER_NVML(X)                                                                          \

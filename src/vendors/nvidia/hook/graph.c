@@ -373,7 +373,7 @@ CUresult gs_nv_graph_exec_destroy(gs_fn_cuGraphExecDestroy *real, CUgraphExec hG
     uint32_t n = 0;
     CUresult result;
 
-    gs_launch_graph_changed(hGraphExec);
+    gs_launch_graph_gone(hGraphExec);
     if (__atomic_load_n(&seen_execs, __ATOMIC_RELAXED) == 0)
         return real(hGraphExec);
     while (n < GS_GRAPH_CARDS && (n == 0 || (obj[n - 1].flags & MORE) != 0) &&

@@ -7,6 +7,7 @@
 #include "contract/ledger.h"
 #include "hook/limiter.h"
 #include "hook/ring.h"
+#include "hook/spin.h"
 #include "hook/sys.h"
 #include "vendors/nvidia/hook/span.h"
 
@@ -40,13 +41,14 @@ struct gs_inflight {
     struct gs_timing_base base;
     uint64_t recorded_ns; /* event[1] was recorded then or later; of a mark event[2] */
     uint64_t host_ns;     /* between the first record and the launch */
+    uint64_t out_ns;      /* the launch may be on the card from then on; 0 not yet, or a mark */
     struct gs_inflight_launch launch;
 };
 
 static struct gs_inflight entries[GS_INFLIGHT_ENTRIES];
 static uint32_t harvesting; /* 1: a thread is at it, or purges */
 static uint64_t next_seq;
-static uint32_t n_open;
+uint32_t gs_inflight_out;
 static uint32_t failures; /* in a row */
 static uint32_t told;
 static uint64_t retry_ns;
@@ -55,8 +57,11 @@ static struct {
     _Alignas(64) uint64_t ns;
     uint32_t unknown;
     uint32_t count;
-    uint64_t last_end_ns; /* the harvester writes */
+    uint64_t last_end_ns;   /* the harvester writes */
+    uint64_t blind_ns;      /* since when launches are out that nothing is known of; 0 none are */
+    uint64_t blind_paid_ns; /* for them */
 } cards[GS_LEDGER_DEVICES];
+static uint64_t publishing; /* a spin word: whoever tells the ledger has seen all of the entries */
 
 static uint64_t later(uint64_t a, uint64_t b)
 {
@@ -72,16 +77,62 @@ static struct {
 } history[HISTORY];
 static uint32_t n_history;
 
-/* When the newest settled entry of a stream was passed. */
+/* When the newest settled entry of a stream was passed. Others read it. */
 static struct {
     uint64_t id;
     uint64_t end_ns;
 } ends[ENDS];
 
+static uint64_t end_of(uint64_t id)
+{
+    uint32_t at = (uint32_t)(id >> 4) % ENDS;
+
+    return __atomic_load_n(&ends[at].id, __ATOMIC_RELAXED) == id
+               ? __atomic_load_n(&ends[at].end_ns, __ATOMIC_RELAXED)
+               : 0;
+}
+
+static void set_end(uint64_t id, uint64_t end_ns)
+{
+    uint32_t at = (uint32_t)(id >> 4) % ENDS;
+
+    __atomic_store_n(&ends[at].id, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&ends[at].end_ns, end_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&ends[at].id, id, __ATOMIC_RELEASE);
+}
+
 /* Time of each card that this process is charged for. */
 static struct gs_span_set charged[GS_LEDGER_DEVICES];
 
+/* Tell the ledger since when work is out that is not settled: who buries us charges that time. */
+static void publish(uint32_t dev)
+{
+    uint64_t since;
+
+    gs_spin_lock(&publishing);
+    since = __atomic_load_n(&cards[dev].blind_ns, __ATOMIC_RELAXED);
+    since = since != 0 ? since : UINT64_MAX;
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+        const struct gs_inflight *e = &entries[i];
+        /* acquire: pairs with the release in gs_inflight_start, for `where` */
+        uint64_t out = __atomic_load_n(&e->out_ns, __ATOMIC_ACQUIRE);
+
+        if (out == 0 || e->where.dev != dev)
+            continue;
+        out = later(out, end_of(e->where.id)); /* of one stream one after the other */
+        since = out < since ? out : since;
+    }
+    gs_limiter_unsettled(dev, since != UINT64_MAX ? since : 0);
+    gs_spin_unlock(&publishing);
+}
+
 /* ---- taking and closing ---- */
+
+void gs_inflight_trouble(uint32_t dev, const char *what)
+{
+    if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED) == 0)
+        gs_ring_log(GS_REASON_OPEN_LOOP, dev, what, NULL);
+}
 
 /* An event could not be made, recorded or read. */
 static void fail(uint32_t dev, const char *what)
@@ -90,8 +141,15 @@ static void fail(uint32_t dev, const char *what)
         __atomic_store_n(&failures, FAILURES_TO_TELL, __ATOMIC_RELAXED);
     else if (__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED) < FAILURES_TO_TELL)
         return;
-    if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED) == 0)
-        gs_ring_log(GS_REASON_OPEN_LOOP, dev, what, NULL);
+    gs_inflight_trouble(dev, what);
+}
+
+/* No event will ever tell: from now on without, until it is time to try again. */
+static void lose_sight(uint32_t dev, const char *what)
+{
+    __atomic_store_n(&failures, FAILURES_TO_TELL, __ATOMIC_RELAXED);
+    __atomic_store_n(&retry_ns, gs_limiter_clock() + RETRY_NS, __ATOMIC_RELAXED);
+    fail(dev, what);
 }
 
 bool gs_inflight_is_blind(uint64_t now_ns)
@@ -148,7 +206,11 @@ static void end_try(struct gs_inflight *e)
 
 static void give_back(struct gs_inflight *e)
 {
+    bool was_out = __atomic_exchange_n(&e->out_ns, 0, __ATOMIC_RELAXED) != 0;
+
     end_try(e);
+    if (was_out)
+        publish(e->where.dev);
     __atomic_store_n(&e->state, FREE, __ATOMIC_RELEASE);
 }
 
@@ -227,6 +289,8 @@ bool gs_inflight_start(struct gs_inflight *e)
         e->recorded_ns = gs_limiter_clock();
         if (gs_timing_record(e->event[1], &e->where)) {
             e->host_ns = gs_limiter_clock() - e->host_ns;
+            __atomic_store_n(&e->out_ns, e->recorded_ns, __ATOMIC_RELEASE);
+            publish(e->where.dev);
             return true;
         }
     }
@@ -241,17 +305,59 @@ void gs_inflight_drop(struct gs_inflight *e)
         give_back(e);
 }
 
-/* It will not be measured any more: what it was charged is what it used. */
-static void settle_unseen(const struct gs_inflight *e, uint64_t now_ns)
+static void note_covered(const struct gs_inflight *e, uint64_t now_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
 
-    if (l->kind == GS_INFLIGHT_MEASURED)
-        gs_limiter_settle(e->where.dev, l->paid_ns, now_ns > l->paid_ns ? now_ns - l->paid_ns : 0,
-                          now_ns, l->paid_ns, GS_LIMITER_NOT_KNOWN);
     if (l->covers_ns != 0)
         gs_limiter_note(e->where.dev, l->since_ns < now_ns ? l->since_ns : now_ns, now_ns,
                         l->covers_ns, GS_LIMITER_NOT_KNOWN);
+}
+
+/* It will not be measured any more. By the clock it took no longer than until now; the harvester's.
+ */
+static void settle_unseen(const struct gs_inflight *e, uint64_t now_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint32_t dev = e->where.dev;
+    struct gs_span span = {later(e->recorded_ns, end_of(e->where.id)), now_ns};
+
+    note_covered(e, now_ns);
+    if (l->kind == GS_INFLIGHT_MARK)
+        return;
+    if (span.start_ns > now_ns)
+        span.start_ns = now_ns;
+    gs_limiter_settle(dev, l->kind == GS_INFLIGHT_MEASURED ? l->paid_ns : 0, span.start_ns, now_ns,
+                      gs_span_add(&charged[dev], span), GS_LIMITER_NOT_KNOWN);
+    set_end(e->where.id, now_ns);
+}
+
+void gs_inflight_blind_out(uint32_t dev, uint64_t since_ns, uint64_t paid_ns)
+{
+    uint64_t none = 0;
+
+    (void)__atomic_fetch_add(&cards[dev].blind_paid_ns, paid_ns, __ATOMIC_RELAXED);
+    if (__atomic_compare_exchange_n(&cards[dev].blind_ns, &none, since_ns, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED)) {
+        (void)__atomic_fetch_add(&gs_inflight_out, 1, __ATOMIC_RELAXED);
+        publish(dev);
+    }
+}
+
+void gs_inflight_blind_seen(uint32_t dev, uint64_t now_ns)
+{
+    uint64_t paid, since;
+
+    if (GS_LIKELY(__atomic_load_n(&cards[dev].blind_ns, __ATOMIC_RELAXED) == 0))
+        return;
+    paid = __atomic_exchange_n(&cards[dev].blind_paid_ns, 0, __ATOMIC_RELAXED);
+    since = __atomic_exchange_n(&cards[dev].blind_ns, 0, __ATOMIC_ACQ_REL);
+    if (since == 0)
+        return;
+    (void)__atomic_fetch_sub(&gs_inflight_out, 1, __ATOMIC_RELAXED);
+    gs_limiter_settle(dev, paid, since, now_ns, now_ns > since ? now_ns - since : 0,
+                      GS_LIMITER_NOT_KNOWN);
+    publish(dev);
 }
 
 void gs_inflight_end(struct gs_inflight *e)
@@ -266,14 +372,17 @@ void gs_inflight_close(struct gs_inflight *e, const struct gs_inflight_launch *l
     e->launch = *launch;
     if (!e->is_ended) {
         fail(dev, "cuEventRecord");
-        settle_unseen(e, gs_limiter_clock());
+        note_covered(e, gs_limiter_clock());
+        if (e->kind != GS_INFLIGHT_MARK)
+            gs_inflight_blind_out(dev, e->recorded_ns,
+                                  e->kind == GS_INFLIGHT_MEASURED ? launch->paid_ns : 0);
         give_back(e);
         return;
     }
     e->seq = __atomic_fetch_add(&next_seq, 1, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&cards[dev].ns, launch->covers_ns + launch->paid_ns, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&cards[dev].count, 1, __ATOMIC_RELAXED);
-    (void)__atomic_fetch_add(&n_open, 1, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_add(&gs_inflight_out, 1, __ATOMIC_RELAXED);
     /* pairs with the acquire in oldest_open */
     __atomic_store_n(&e->state, OPEN, __ATOMIC_RELEASE);
 }
@@ -318,7 +427,8 @@ static uint32_t others_of(const struct gs_inflight *e, struct gs_span span,
     return n;
 }
 
-/* What a launch took on its stream, learnt as its cost less the part of other streams.
+/* What a launch took on its stream, learnt as its cost less the part of other streams; 0: the
+ * driver does not tell.
  * *ret_own: how much of that was its own whatever the neighbours did, where that can be told. */
 static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t *ret_own)
 {
@@ -332,7 +442,7 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t
     if (gs_timing_between(e->event[0], e->event[1], &gap) < 0 ||
         gs_timing_between(e->event[1], e->event[2], &length) < 0) {
         fail(e->where.dev, "cuEventElapsedTime");
-        return l->paid_ns;
+        return 0;
     }
     __atomic_store_n(&failures, 0, __ATOMIC_RELAXED);
     took = gs_cost_of_sample(gap > 0 ? (uint64_t)gap : 0, length > 0 ? (uint64_t)length : 0,
@@ -385,8 +495,8 @@ static void correct(const struct gs_inflight *e, struct gs_span span, uint64_t u
 static void account_covered(const struct gs_inflight *e, uint64_t until_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
-    uint32_t dev = e->where.dev, at = (uint32_t)(e->where.id >> 4) % ENDS;
-    uint64_t last = ends[at].id == e->where.id ? ends[at].end_ns : 0;
+    uint32_t dev = e->where.dev;
+    uint64_t last = end_of(e->where.id);
     uint64_t used = l->covers_ns, own = l->covers_ns, from;
     struct gs_span_stream others[GS_SPAN_STREAMS];
 
@@ -422,15 +532,17 @@ static uint64_t wait_for_turn(const struct gs_inflight *e, struct gs_span *span)
 static void finish(struct gs_inflight *e, uint64_t seen_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
-    uint32_t dev = e->where.dev, at = (uint32_t)(e->where.id >> 4) % ENDS;
+    uint32_t dev = e->where.dev;
     struct gs_timing_span t =
         gs_timing_place(&e->base, e->event[l->kind == GS_INFLIGHT_MARK ? 2 : 1], e->event[2],
                         e->recorded_ns, seen_ns);
     struct gs_span span = {t.start_ns, t.end_ns};
     uint64_t took = 0, own = GS_LIMITER_NOT_KNOWN, fresh;
 
-    if (l->kind != GS_INFLIGHT_MARK)
-        took = learn(e, span, &own);
+    if (l->kind != GS_INFLIGHT_MARK && (took = learn(e, span, &own)) == 0) {
+        settle_unseen(e, seen_ns);
+        return;
+    }
     if (l->kind == GS_INFLIGHT_MEASURED) {
         account_covered(e, span.start_ns);
         if (own == GS_LIMITER_NOT_KNOWN)
@@ -445,8 +557,7 @@ static void finish(struct gs_inflight *e, uint64_t seen_ns)
     }
     if (span.end_ns > cards[dev].last_end_ns)
         __atomic_store_n(&cards[dev].last_end_ns, span.end_ns, __ATOMIC_RELAXED);
-    ends[at].id = e->where.id;
-    ends[at].end_ns = span.end_ns;
+    set_end(e->where.id, span.end_ns);
     remember(e, span.end_ns);
 }
 
@@ -457,7 +568,7 @@ static void count_out(const struct gs_inflight *e)
 
     (void)__atomic_fetch_sub(&cards[dev].ns, l->covers_ns + l->paid_ns, __ATOMIC_RELAXED);
     (void)__atomic_fetch_sub(&cards[dev].count, 1, __ATOMIC_RELAXED);
-    (void)__atomic_fetch_sub(&n_open, 1, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_sub(&gs_inflight_out, 1, __ATOMIC_RELAXED);
 }
 
 static struct gs_inflight *oldest_open(uint64_t after_seq)
@@ -519,6 +630,16 @@ static void doubt_overdue(const struct gs_inflight *e, uint64_t now_ns)
     gs_cost_doubt();
 }
 
+bool gs_inflight_has(CUcontext context)
+{
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+        if (__atomic_load_n(&entries[i].state, __ATOMIC_ACQUIRE) == OPEN &&
+            __atomic_load_n(&entries[i].context, __ATOMIC_RELAXED) == context)
+            return true;
+    }
+    return false;
+}
+
 bool gs_inflight_harvest(void)
 {
     uint64_t blocked[8]; /* streams whose oldest entry is not done: neither are their others */
@@ -527,7 +648,7 @@ bool gs_inflight_harvest(void)
     bool any = false;
     struct gs_inflight *e;
 
-    if (__atomic_load_n(&n_open, __ATOMIC_RELAXED) == 0 || !begin_harvest())
+    if (__atomic_load_n(&gs_inflight_out, __ATOMIC_RELAXED) == 0 || !begin_harvest())
         return false;
     while (n_blocked < GS_ARRAY_LEN(blocked) && (e = oldest_open(seq)) != NULL) {
         uint32_t k = 0;
@@ -544,10 +665,12 @@ bool gs_inflight_harvest(void)
             blocked[n_blocked++] = e->where.id;
             continue;
         }
-        if (rc > 0)
+        if (rc > 0) {
             finish(e, gs_limiter_clock());
-        else
+        } else {
+            lose_sight(e->where.dev, "cuEventQuery");
             settle_unseen(e, gs_limiter_clock());
+        }
         count_out(e);
         any = true;
         dev = e->where.dev;
@@ -590,6 +713,7 @@ void gs_inflight_forget(void)
     memset(cards, 0, sizeof(cards));
     memset(ends, 0, sizeof(ends));
     memset(charged, 0, sizeof(charged));
-    harvesting = failures = told = n_history = n_open = 0;
+    harvesting = failures = told = n_history = gs_inflight_out = 0;
+    publishing = 0;
     gs_timing_forget();
 }

@@ -39,6 +39,8 @@ struct gs_inflight_launch {
 
 /** Has timing failed so often that it is not tried now? It is tried again once a second. */
 bool gs_inflight_is_blind(uint64_t now_ns);
+/** The driver does not do what timing needs: say so, once. */
+void gs_inflight_trouble(uint32_t dev, const char *what);
 /** An entry with its events made, for the current context. NULL: all are in use, or the driver
  * makes no events. */
 struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,
@@ -49,13 +51,31 @@ GS_WUR bool gs_inflight_start(struct gs_inflight *entry);
 /** The launch is out: record the event behind it. First thing, for an idle stream's event waits for
  * this call. */
 void gs_inflight_end(struct gs_inflight *entry);
-/** Let it be harvested. Settles a launch whose event could not be recorded. */
+/** Let it be harvested. A launch whose event could not be recorded is one that nothing is known of.
+ */
 void gs_inflight_close(struct gs_inflight *entry, const struct gs_inflight_launch *launch);
 /** The entry's launch is of unknown length: counts from before it is admitted until it is settled
  *  or dropped. With the last of them gone the limiter is told (gs_limiter_end_unknown). */
 void gs_inflight_try(struct gs_inflight *entry, const struct gs_cost *cost);
 /** There was no launch. NULL is accepted. */
 void gs_inflight_drop(struct gs_inflight *entry);
+
+/** A launch is out, or went out then, of which no event will tell: all time is charged until
+ *  gs_inflight_blind_seen().
+ *  @paid_ns  what it was charged as a measured launch. */
+void gs_inflight_blind_out(uint32_t dev, uint64_t since_ns, uint64_t paid_ns);
+/** All such launches are taken to be done: the program has waited for the card, or launches again.
+ */
+void gs_inflight_blind_seen(uint32_t dev, uint64_t now_ns);
+
+/** Open entries, and cards with launches that nothing is known of. */
+extern uint32_t gs_inflight_out __attribute__((visibility("hidden")));
+static inline bool gs_inflight_any(void)
+{
+    return __atomic_load_n(&gs_inflight_out, __ATOMIC_RELAXED) != 0;
+}
+/** Is there an open entry of that context? */
+bool gs_inflight_has(CUcontext context);
 
 /** Settle what the card has done by now. Returns whether there was any. Never waits. */
 bool gs_inflight_harvest(void);
@@ -68,7 +88,7 @@ uint64_t gs_inflight_until(uint32_t dev, uint64_t now_ns);
 bool gs_inflight_is_tried(const struct gs_cost *cost);
 uint32_t gs_inflight_count(uint32_t dev);
 
-/** A context is about to go: settle its entries by their estimates and free its events. */
+/** A context is about to go: settle its entries by the clock and free its events. */
 void gs_inflight_purge(CUcontext context);
 /** Forked child: the events are not its own. */
 void gs_inflight_forget(void);

@@ -14,23 +14,19 @@
 #define MARK_NS 2000000u
 /* Launches of unknown length that may be in flight, each of another kind. */
 #define UNKNOWN_MOST 2u
-/* How long a launch waits for the queue to shrink, and for how long it then no longer does: the
- * kernel it waits for may itself wait for something the program does after this launch. */
-#define PATIENCE_NS   1000000000u
-#define IMPATIENCE_NS 10000000000u
+/* How long launches wait for the queue to shrink until one of them goes all the same: the kernel
+ * they wait for may itself wait for something that the program does after that. */
+#define PATIENCE_NS 1000000000u
 /* Naps of such a wait. */
 #define NAP_LEAST_NS 50000u
 #define NAP_MOST_NS  2000000u
-/* A longer pause between two launches was the program's own. */
-#define BLIND_MOST_NS 100000000u
 /* What is asked of other streams' next launches: 2 a sample that asks on, 1 a mark. */
 #define ASK_OTHERS 2u
 
 struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS];
 _Thread_local char gs_launch_thread;
 
-static uint64_t impatient_until_ns[GS_LEDGER_DEVICES];
-static uint64_t went_ns[GS_LEDGER_DEVICES]; /* when the last launch without timing went */
+static uint64_t let_go_ns[GS_LEDGER_DEVICES]; /* when impatience let one go */
 static uint64_t streams_gone = 1;
 
 /* The last stream of this thread whose card was asked for. */
@@ -84,8 +80,11 @@ static bool set_where(struct gs_launch *l)
     const struct gs_driver *cuda = gs_driver_cuda();
     CUcontext context = NULL;
 
-    if (cuda->cuCtxGetCurrent == NULL || cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
-        context == NULL)
+    if (cuda->cuCtxGetCurrent == NULL || cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS) {
+        gs_inflight_trouble(l->dev, "cuCtxGetCurrent");
+        return false;
+    }
+    if (context == NULL)
         return false;
     l->where =
         (struct gs_timing_where){context, l->stream, l->per_thread, gs_launch_stream_id(l), l->dev};
@@ -132,23 +131,28 @@ static bool is_window_full(const struct gs_launch *l, uint64_t *ret_excess_ns)
            gs_inflight_count(l->dev) >= (window == 0 || est == 0 ? 1u : 2u);
 }
 
+/* One goes, not all that wait: what the next ones wait for is then this one, too. */
+static bool is_impatient(uint32_t dev, uint64_t start_ns, uint64_t now_ns)
+{
+    uint64_t seen = __atomic_load_n(&let_go_ns[dev], __ATOMIC_RELAXED);
+
+    return now_ns - (start_ns > seen ? start_ns : seen) >= PATIENCE_NS &&
+           __atomic_compare_exchange_n(&let_go_ns[dev], &seen, now_ns, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+
 static void keep_window(const struct gs_launch *l)
 {
-    uint64_t *until = &impatient_until_ns[l->dev];
     uint64_t start = 0, now, excess;
 
     while (is_window_full(l, &excess)) {
         if (gs_inflight_harvest())
             continue;
         now = gs_limiter_clock();
-        if (now < __atomic_load_n(until, __ATOMIC_RELAXED))
-            return;
         if (start == 0)
             start = now;
-        if (now - start >= PATIENCE_NS) {
-            __atomic_store_n(until, now + IMPATIENCE_NS, __ATOMIC_RELAXED);
+        if (is_impatient(l->dev, start, now))
             return;
-        }
         /* a length that is not known yet: seen to end a sixteenth late at most */
         if (excess < (now - start) / 16)
             excess = (now - start) / 16;
@@ -224,22 +228,14 @@ static void pay(struct gs_launch *l, uint64_t cost_ns)
     l->paid_ns = cost_ns;
 }
 
-/* Without any timing: the program is taken to keep the card busy from one launch to the next. What
- * it waits for us is not part of that. */
-static uint64_t blind_cost(const struct gs_launch *l, uint64_t now_ns)
-{
-    uint64_t went = __atomic_load_n(&went_ns[l->dev], __ATOMIC_RELAXED);
-    uint64_t cost = prior(l), since = now_ns > went ? now_ns - went : 0;
-
-    if (since > BLIND_MOST_NS)
-        since = BLIND_MOST_NS;
-    return since > cost ? since : cost;
-}
-
+/* Without any timing: the card is taken to work from when a launch goes out until the program has
+ * waited for it, or launches again. */
 static void begin_blind(struct gs_launch *l)
 {
-    pay(l, blind_cost(l, gs_limiter_clock()));
-    __atomic_store_n(&went_ns[l->dev], gs_limiter_clock(), __ATOMIC_RELAXED);
+    gs_inflight_blind_seen(l->dev, gs_limiter_clock());
+    l->is_blind = l->measured = true;
+    l->paid_ns = prior(l);
+    gs_limiter_admit(l->dev, l->paid_ns, true, l->what);
 }
 
 static void begin_relaxed(struct gs_launch *l)
@@ -276,16 +272,27 @@ static bool is_anything_held(void)
 void gs_launch_begin(struct gs_launch *l)
 {
     struct gs_capture_relaxed relaxed;
+    int rc;
 
     l->paid_ns = 0;
     l->entry = NULL;
-    l->measured = l->pushed = false;
+    l->measured = l->pushed = l->is_blind = false;
     if (l->dev >= GS_LEDGER_DEVICES || l->dev >= gs_self.n_devices || !is_anything_held())
         return;
-    if (gs_capture_any() && !gs_capture_is_clear(l->stream, l->per_thread))
-        return; /* it is recorded, not run */
-    if (!set_where(l))
-        return; /* the driver knows the error to give */
+    if (gs_capture_any()) {
+        rc = gs_capture_is_clear(l->stream, l->per_thread);
+        if (rc == 0)
+            return; /* it is recorded, not run */
+        if (rc < 0) {
+            gs_inflight_trouble(l->dev, "cuStreamIsCapturing");
+            begin_blind(l);
+            return;
+        }
+    }
+    if (!set_where(l)) {
+        begin_blind(l); /* if it is wrong the driver knows the error to give */
+        return;
+    }
     l->cost = gs_cost_find(gs_cost_key(l->handle, l->shape, l->quarter, l->dev), l->quarter);
     relaxed = gs_capture_relax();
     enter_context(l);
@@ -337,7 +344,6 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
 static void end_relaxed(struct gs_launch *l)
 {
     struct gs_launch_stream *stream;
-    uint64_t now;
 
     if (l->entry != NULL)
         gs_inflight_end(l->entry);
@@ -345,9 +351,7 @@ static void end_relaxed(struct gs_launch *l)
     if (l->entry != NULL) {
         close_entry(l, stream);
     } else if (l->measured) { /* its events could not be recorded */
-        now = gs_limiter_clock();
-        gs_limiter_settle(l->dev, l->paid_ns, now - l->paid_ns, now, l->paid_ns,
-                          GS_LIMITER_NOT_KNOWN);
+        gs_inflight_blind_out(l->dev, gs_limiter_clock(), l->paid_ns);
     } else {
         (void)__atomic_fetch_add(&stream->since_ns, l->paid_ns, __ATOMIC_RELAXED);
     }
@@ -365,6 +369,10 @@ CUresult gs_launch_end(struct gs_launch *l, CUresult result)
         gs_limiter_cancel(l->dev, l->paid_ns, l->measured);
         return result;
     }
+    if (GS_UNLIKELY(l->is_blind)) {
+        gs_inflight_blind_out(l->dev, gs_limiter_clock(), l->paid_ns);
+        return result;
+    }
     relaxed = gs_capture_relax();
     enter_context(l);
     end_relaxed(l);
@@ -375,11 +383,34 @@ CUresult gs_launch_end(struct gs_launch *l, CUresult result)
 
 /* ---- what else happens ---- */
 
-void gs_launch_synchronized(void)
+uint64_t gs_launch_id_of(CUstream stream, bool per_thread)
+{
+    struct gs_launch l = {.stream = stream, .per_thread = per_thread};
+
+    if ((uintptr_t)stream <= GS_LAUNCH_LAST_SPECIAL && gs_self.n_devices > 1)
+        l.dev = gs_launch_device(stream);
+    return gs_launch_stream_id(&l);
+}
+
+void gs_launch_seen(uint64_t id)
 {
     struct gs_capture_relaxed relaxed;
 
-    if (GS_LIKELY(__atomic_load_n(&gs_engine.launch_free, __ATOMIC_RELAXED) != 0))
+    if (!gs_launch_is_seeing())
+        return;
+    relaxed = gs_capture_relax();
+    (void)gs_inflight_harvest();
+    gs_capture_restore(&relaxed);
+    for (uint32_t dev = 0; dev < gs_self.n_devices; dev++)
+        gs_inflight_blind_seen(dev, gs_limiter_clock());
+    (void)id;
+}
+
+void gs_launch_harvest(void)
+{
+    struct gs_capture_relaxed relaxed;
+
+    if (!gs_launch_is_seeing())
         return;
     relaxed = gs_capture_relax();
     (void)gs_inflight_harvest();
@@ -394,6 +425,12 @@ void gs_launch_code_gone(void)
 void gs_launch_graph_changed(CUgraphExec exec)
 {
     for (uint32_t dev = 0; dev < gs_self.n_devices; dev++)
+        gs_cost_renew(gs_cost_key((uintptr_t)exec, GS_LAUNCH_GRAPH_SHAPE, 0, dev));
+}
+
+void gs_launch_graph_gone(CUgraphExec exec)
+{
+    for (uint32_t dev = 0; dev < gs_self.n_devices; dev++)
         gs_cost_drop(gs_cost_key((uintptr_t)exec, GS_LAUNCH_GRAPH_SHAPE, 0, dev));
 }
 
@@ -406,18 +443,44 @@ void gs_launch_stream_gone(CUstream stream)
         __atomic_store_n(&s->id, 0, __ATOMIC_RELAXED);
 }
 
+/* The driver ends a context when all its work is done. We wait for that before, while events still
+ * tell how long it took. */
+static void finish_context(CUcontext context)
+{
+    const struct gs_driver *cuda = gs_driver_cuda();
+    CUcontext popped;
+
+    if (cuda->cuCtxSynchronize == NULL || cuda->cuCtxPushCurrent_v2 == NULL ||
+        cuda->cuCtxPopCurrent_v2 == NULL || cuda->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return;
+    (void)cuda->cuCtxSynchronize(); /* where it fails the clock tells */
+    (void)cuda->cuCtxPopCurrent_v2(&popped);
+}
+
 void gs_launch_context_going(CUcontext context)
 {
     struct gs_capture_relaxed relaxed = gs_capture_relax();
 
+    if (gs_inflight_has(context)) {
+        finish_context(context);
+        gs_launch_seen(GS_LAUNCH_EVERYTHING);
+    }
     gs_inflight_purge(context);
     gs_capture_restore(&relaxed);
+}
+
+/* Work that is still out when the program ends is charged by the clock. Only the ledger is touched:
+ * the driver may be gone. */
+__attribute__((destructor)) static void end_process(void)
+{
+    if (__atomic_load_n(&gs_engine.ready, __ATOMIC_RELAXED) != 0)
+        gs_limiter_ending();
 }
 
 void gs_launch_forget(void)
 {
     memset(gs_launch_streams, 0, sizeof(gs_launch_streams));
-    memset(impatient_until_ns, 0, sizeof(impatient_until_ns));
+    memset(let_go_ns, 0, sizeof(let_go_ns));
     gs_cost_forget();
     gs_inflight_forget();
     gs_capture_forget();

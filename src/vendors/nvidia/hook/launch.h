@@ -15,10 +15,12 @@
 #include <stdint.h>
 
 #include "core/cleanup.h"
+#include "hook/engine.h"
 #include "hook/limiter.h"
 #include "hook/self.h"
 #include "vendors/nvidia/hook/capture.h"
 #include "vendors/nvidia/hook/cost.h"
+#include "vendors/nvidia/hook/inflight.h"
 #include "vendors/nvidia/hook/pocket.h"
 #include "vendors/nvidia/hook/timing.h"
 
@@ -45,6 +47,7 @@ struct gs_launch {
     /* by pay and begin */
     bool measured; /**< to be settled */
     bool pushed;   /**< the stream's context is not the thread's */
+    bool is_blind; /**< nothing of it can be timed */
     uint32_t dev;
     uint32_t ask; /**< what other streams are asked for */
     uint64_t est_ns;
@@ -131,11 +134,27 @@ static inline CUresult gs_launch_paid(const struct gs_launch *l, CUresult result
 void gs_launch_begin(struct gs_launch *launch);
 CUresult gs_launch_end(struct gs_launch *launch, CUresult result);
 
-/** Something was synchronised: settle what is done. */
-void gs_launch_synchronized(void);
+/** What a wait waited for, beside a stream (gs_launch_id_of). */
+#define GS_LAUNCH_SOMETHING  0u         /**< an event, or one does not know */
+#define GS_LAUNCH_EVERYTHING UINT64_MAX /**< all of a context */
+
+/** Name of a stream. @per_thread the row is a `_ptsz` or `_ptds` twin. */
+uint64_t gs_launch_id_of(CUstream stream, bool per_thread);
+/** The program saw something done: a wait, a question or a copy came back. Settle what is done. */
+void gs_launch_seen(uint64_t id);
+/** Settle what is done, by a thread that waits in the limiter. */
+void gs_launch_harvest(void);
+/** Is there anything that gs_launch_seen() could settle? */
+static inline bool gs_launch_is_seeing(void)
+{
+    return GS_UNLIKELY(__atomic_load_n(&gs_engine.launch_free, __ATOMIC_RELAXED) == 0) &&
+           gs_inflight_any();
+}
 /** Code is gone; its handles may come again for other code. */
 void gs_launch_code_gone(void);
-/** An executable graph is gone, or has changed. */
+/** An executable graph is gone; its handle may come again. */
+void gs_launch_graph_gone(CUgraphExec exec);
+/** An executable graph may have changed. */
 void gs_launch_graph_changed(CUgraphExec exec);
 /** A stream is gone; its handle may come again. */
 void gs_launch_stream_gone(CUstream stream);

@@ -7,30 +7,52 @@
  * rows an idle process would stay charged for memory that the card has back, and its neighbours in
  * the slice would be refused. And launches that were measured are likely done now. */
 
-static CUresult after(CUresult result)
+static CUresult after(CUresult result, uint64_t id)
 {
     if (result == CUDA_SUCCESS)
         gs_meter_synchronized();
-    gs_launch_synchronized();
+    gs_launch_seen(id);
     return result;
 }
 
 CUresult gs_nv_ctx_synchronize(gs_fn_cuCtxSynchronize *real)
 {
-    return after(real());
+    return after(real(), GS_LAUNCH_EVERYTHING);
 }
 
 CUresult gs_nv_ctx_synchronize_v2(gs_fn_cuCtxSynchronize_v2 *real, CUcontext ctx)
 {
-    return after(real(ctx));
+    return after(real(ctx), GS_LAUNCH_SOMETHING);
 }
 
 CUresult gs_nv_event_synchronize(gs_fn_cuEventSynchronize *real, CUevent hEvent)
 {
-    return after(real(hEvent));
+    return after(real(hEvent), GS_LAUNCH_SOMETHING);
 }
 
 CUresult gs_nv_stream_synchronize(gs_fn_cuStreamSynchronize *real, CUstream hStream)
 {
-    return after(real(hStream));
+    bool per_thread = real == gs_driver_cuda()->cuStreamSynchronize_ptsz;
+
+    return after(real(hStream), gs_launch_id_of(hStream, per_thread));
+}
+
+/* Programs ask in a loop; only the answer that ends it matters. */
+
+CUresult gs_nv_event_query(gs_fn_cuEventQuery *real, CUevent hEvent)
+{
+    CUresult result = real(hEvent);
+
+    if (result == CUDA_SUCCESS && gs_launch_is_seeing())
+        gs_launch_seen(GS_LAUNCH_SOMETHING);
+    return result;
+}
+
+CUresult gs_nv_stream_query(gs_fn_cuStreamQuery *real, CUstream hStream)
+{
+    CUresult result = real(hStream);
+
+    if (result == CUDA_SUCCESS && gs_launch_is_seeing())
+        gs_launch_seen(gs_launch_id_of(hStream, real == gs_driver_cuda()->cuStreamQuery_ptsz));
+    return result;
 }

@@ -97,6 +97,10 @@ static struct real real_of;
         return held_##symbol args;                                                                 \
     }
 
+/* Copies that come back when they are done, and so is what was in front of them: the program has
+ * seen it done, whether copies are held or not. */
+#define WAITS(symbol) (__builtin_strstr(#symbol, "Async") == NULL)
+
 /* The same for copies and fills, by a word of their own: mostly they are not held where launches
  * are. The body only says what is copied. */
 #define COPY(lib, symbol, body, ret, params, args)                                                 \
@@ -114,14 +118,28 @@ static struct real real_of;
         copy.per_thread = IS_PER_THREAD(symbol);                                                   \
         bool paid = gs_copy_begin(&copy);                                                          \
         ret answer = gs_copy_end(&copy, paid, LOAD_REAL(symbol) args);                             \
+        if (WAITS(symbol))                                                                         \
+            gs_launch_seen(gs_launch_id_of(NULL, IS_PER_THREAD(symbol)));                          \
+        gs_engine_leave();                                                                         \
+        return answer;                                                                             \
+    }                                                                                              \
+    __attribute__((noinline)) static ret waiting_##symbol params                                   \
+    {                                                                                              \
+        ret answer = LOAD_REAL(symbol) args;                                                       \
+        if (!gs_engine_enter())                                                                    \
+            return answer;                                                                         \
+        gs_launch_seen(gs_launch_id_of(NULL, IS_PER_THREAD(symbol)));                              \
         gs_engine_leave();                                                                         \
         return answer;                                                                             \
     }                                                                                              \
     GS_EXPORT ret symbol params;                                                                   \
     ret symbol params                                                                              \
     {                                                                                              \
-        if (GS_LIKELY(__atomic_load_n(&gs_engine.copies_free, __ATOMIC_RELAXED) != 0))             \
-            return LOAD_REAL(symbol) args;                                                         \
+        if (GS_LIKELY(__atomic_load_n(&gs_engine.copies_free, __ATOMIC_RELAXED) != 0)) {           \
+            if (!WAITS(symbol) || GS_LIKELY(!gs_launch_is_seeing()))                               \
+                return LOAD_REAL(symbol) args;                                                     \
+            return waiting_##symbol args;                                                          \
+        }                                                                                          \
         return slow_##symbol args;                                                                 \
     }
 /* clang-format on */
@@ -212,5 +230,5 @@ const struct gs_hook_vendor gs_hook_vendor = {
     .n_libs = GS_ARRAY_LEN(libs),
     .enumerate = gs_device_enumerate,
     .forget = gs_init_forget,
-    .harvest = gs_launch_synchronized,
+    .harvest = gs_launch_harvest,
 };

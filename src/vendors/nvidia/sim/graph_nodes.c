@@ -249,6 +249,42 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode h
     return n ? set_kernel(n, nodeParams, sizeof(*nodeParams)) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Changes that this driver does not do. */
+
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            CUgraph childGraph)
+{
+    (void)hGraphExec, (void)hNode, (void)childGraph;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    (void)hGraphExec, (void)hNode, (void)copyParams, (void)ctx;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    (void)hGraphExec, (void)hNode, (void)memsetParams, (void)ctx;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                  CUgraphNodeParams *nodeParams)
+{
+    (void)hGraphExec, (void)hNode, (void)nodeParams;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
+{
+    (void)hGraphExec, (void)hNode, (void)isEnabled;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
     NODE_OF(n, hNode);
