@@ -243,6 +243,7 @@ static void start(struct request *r)
         .type = type_of(r->verb),
         .timeout_ms = r->try_ms,
         .deadline_ns = r->deadline_ns,
+        .head_ms = r->is_stream ? client->try_ms : 0,
         .idle_ms = r->idle_ms,
         .body_limit = client->max_body,
         .on_chunk = r->is_stream ? on_chunk : NULL,

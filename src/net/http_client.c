@@ -41,6 +41,7 @@ struct gs_http_call {
     bool too_large;
     bool stopped;                        /**< on_chunk said so */
     uint64_t timeout_at_ns, deadline_ns; /**< 0 none */
+    uint64_t head_at_ns;                 /**< headers must have come by then; 0 none, or came */
     uint64_t idle_ns;                    /**< 0 none */
     uint64_t heard_ns;                   /**< last byte; 0: no header yet */
     struct gs_loop_timer timer;
@@ -301,6 +302,8 @@ static void on_late(void *user)
         finish(call, -ETIMEDOUT, "timeout");
     else if (call->deadline_ns && now >= call->deadline_ns)
         finish(call, -ETIMEDOUT, "deadline");
+    else if (call->head_at_ns && now >= call->head_at_ns)
+        finish(call, -ETIMEDOUT, "no answer began");
     else if (call->idle_ns && call->heard_ns && now >= call->heard_ns + call->idle_ns)
         finish(call, -ETIMEDOUT, "the server fell silent");
     else
@@ -315,6 +318,8 @@ static void arm(struct gs_http_call *call)
         at = call->timeout_at_ns;
     if (call->deadline_ns && call->deadline_ns < at)
         at = call->deadline_ns;
+    if (call->head_at_ns && call->head_at_ns < at)
+        at = call->head_at_ns;
     if (call->idle_ns && call->heard_ns && call->heard_ns + call->idle_ns < at)
         at = call->heard_ns + call->idle_ns;
     if (at == UINT64_MAX)
@@ -327,6 +332,7 @@ static void note_heard(struct gs_http_call *call)
 {
     bool is_first = call->heard_ns == 0;
 
+    call->head_at_ns = 0; /* where its timer comes all the same, it is set for the next cause */
     if (!call->idle_ns)
         return;
     call->heard_ns = gs_loop_now_ns(call->client->loop);
@@ -557,6 +563,8 @@ static void set_times(struct gs_http_call *call, const struct gs_http_ask *ask)
     if (ask->timeout_ms)
         call->timeout_at_ns = gs_loop_now_ns(call->client->loop) + ask->timeout_ms * GS_CLOCK_MS;
     call->deadline_ns = ask->deadline_ns;
+    if (ask->head_ms)
+        call->head_at_ns = gs_loop_now_ns(call->client->loop) + ask->head_ms * GS_CLOCK_MS;
     call->idle_ns = ask->idle_ms * GS_CLOCK_MS;
     arm(call);
 }

@@ -101,6 +101,7 @@ struct gs_http_ask {
     const char *type;           /**< Content-Type of body; "application/json" */
     unsigned timeout_ms;        /**< for the whole call; 0 none (watches) */
     uint64_t deadline_ns;       /**< point of the loop's clock; 0 none */
+    unsigned head_ms;           /**< longest wait for the answer's headers; 0 none (watches too) */
     unsigned idle_ms;           /**< longest silence of the server once headers came; 0 none */
     size_t body_limit;          /**< bytes collected; 64 MiB. Chunks are not counted */
     gs_http_chunk_fn *on_chunk; /**< NULL: the body is collected */

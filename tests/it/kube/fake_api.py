@@ -74,6 +74,9 @@ class FakeApi:
         return f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def close(self) -> None:
+        """Also a second time."""
+        if self.ending.is_set():
+            return
         self.ending.set()
         self.server.shutdown()
         self.server.server_close()

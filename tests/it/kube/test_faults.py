@@ -93,10 +93,27 @@ def test_silent_server(make_probe, server):
     server.list = listed
 
 
-def test_comes_up_late(make_probe, server):
-    probe = make_probe()
-    server.server.socket.close()  # nobody listens there now
-    got = make_probe(timeout_ms=600).ask("create", "configmaps", "n", {})
+def test_a_watch_that_does_not_begin(make_probe, server):
+    probe = make_probe(try_ms=300)
+    gate = threading.Event()
+    watched = server.watch
+
+    def hang(handler, query):
+        server.watch = watched
+        gate.wait(30)
+
+    server.watch = hang
+    server.scripts = [lambda stream: (stream.send(frame("ADDED", pod("late", 11))), server.ending.wait(60))]
+    probe.send("watch", "pods", "-")
+    assert "no answer began" in probe.wait("trouble")["err"]
+    assert probe.wait("added", name="late")
+    gate.set()
+
+
+def test_nobody_listens(make_probe, server):
+    probe = make_probe(timeout_ms=600)
+    server.close()
+    got = probe.ask("create", "configmaps", "n", {})
     assert got["errno"] == "ECONNREFUSED" and got["tries"] >= 2  # nothing was sent: even a create is tried again
     assert probe.stats()["in_flight"] == 0
 
