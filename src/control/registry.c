@@ -6,10 +6,8 @@
 #include <yyjson.h>
 
 #include "base/log.h"
-#include "control/pod.h"
-#include "kube/view.h"
+#include "control/feed.h"
 #include "kube/watch.h"
-#include "model/quantity.h"
 
 enum { NODES, PODS, QUOTAS, KINDS };
 
@@ -18,6 +16,7 @@ struct gs_registry {
     struct gs_registry_opt opt;
     struct gs_kube_watch *watch[KINDS];
     struct gs_arena arena; /**< of one event */
+    struct gs_feed feed;
     bool is_synced[KINDS];
     uint64_t node_events, pod_events, unreadable, untrusted;
 };
@@ -38,40 +37,20 @@ static void freed(struct gs_registry *r)
 
 /* ---- nodes ---- */
 
-static int node_view(struct gs_registry *r, const struct gs_kube_node *node, struct gs_pairs *pairs,
-                     struct gs_node_view *ret)
-{
-    int rc = gs_control_pairs(&node->meta.annotations, &r->arena, &pairs[0]);
-
-    if (rc == 0)
-        rc = gs_control_pairs(&node->meta.labels, &r->arena, &pairs[1]);
-    if (rc == 0)
-        rc = gs_control_pairs(&node->capacity, &r->arena, &pairs[2]);
-    if (rc == 0)
-        rc = gs_control_pairs(&node->allocatable, &r->arena, &pairs[3]);
-    *ret = (struct gs_node_view){node->meta.name, &pairs[0], &pairs[1], &pairs[2], &pairs[3]};
-    return rc;
-}
-
 static void on_node(void *arg, const struct gs_kube_key *key, struct yyjson_val *object)
 {
     struct gs_registry *r = arg;
     struct gs_kube_node node;
     struct gs_node_view view;
-    struct gs_pairs pairs[4];
     struct gs_err err = {0};
     int rc;
 
     r->node_events++;
     gs_arena_reset(&r->arena);
-    rc = gs_kube_view_node(object, &r->arena, &node, &err);
-    if (rc == 0)
-        rc = node_view(r, &node, pairs, &view);
-    if (rc == 0)
-        rc = gs_books_node_set(r->books, &view, &err);
+    rc = gs_feed_node(&r->feed, object, &node, &view, &err);
     if (rc < 0)
         cannot_read(r, "Node", key, &err);
-    if (rc < 0 && rc != -EINVAL)
+    if (view.name.n == 0)
         return;
     if (r->opt.node != NULL)
         r->opt.node(r->opt.arg, &node, &view);
@@ -92,29 +71,17 @@ static void on_node_gone(void *arg, const struct gs_kube_key *key, struct yyjson
 static void on_pod(void *arg, const struct gs_kube_key *key, struct yyjson_val *object)
 {
     struct gs_registry *r = arg;
-    struct gs_kube_pod pod;
-    struct gs_pod placed;
-    struct gs_books_pod entry;
+    struct gs_feed_pod pod = {0};
     struct gs_err err = {0};
     int rc;
 
     r->pod_events++;
     gs_arena_reset(&r->arena);
-    rc = gs_kube_view_pod(object, &r->arena, &pod, &err);
-    if (rc == 0)
-        rc = gs_control_pod(&pod, &r->arena, &placed);
-    if (rc == 0)
-        rc = gs_control_books_pod(&pod, &placed, gs_books_policies(r->books), &r->arena, &entry);
-    if (rc == 0 && entry.node.n > 0 && r->opt.trusts != NULL && !r->opt.trusts(r->opt.arg, &pod)) {
-        r->untrusted++;
-        entry.grant = GS_ARENA_ARRAY(&r->arena, gs_books_policies(r->books)->n, struct gs_str);
-        rc = gs_arena_check(&r->arena);
-    }
-    if (rc == 0)
-        rc = gs_books_pod_set(r->books, &entry, &err);
+    rc = gs_feed_pod(&r->feed, object, &pod, &err);
     if (rc < 0)
         cannot_read(r, "Pod", key, &err);
-    if (rc == 0 && entry.is_over)
+    r->untrusted += pod.is_untrusted;
+    if (pod.is_over)
         freed(r);
 }
 
@@ -130,41 +97,14 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_
 
 /* ---- quotas ---- */
 
-/* hard["limits.<resource>"] as a plain number; -1: none, or none that HAMi would take. */
-static int64_t limit_of(const struct gs_kube_quota *quota, struct gs_str resource,
-                        struct gs_arena *arena)
-{
-    const struct gs_str *text;
-    int64_t limit;
-
-    if (resource.n == 0)
-        return -1;
-    text = gs_kube_pairs_find(&quota->hard,
-                              gs_arena_printf(arena, "limits.%.*s", (int)resource.n, resource.p));
-    return text != NULL && gs_quantity_int(*text, &limit) == 0 && limit >= 0 ? limit : -1;
-}
-
 static void on_quota(void *arg, const struct gs_kube_key *key, struct yyjson_val *object)
 {
     struct gs_registry *r = arg;
-    const struct gs_policies *policies = gs_books_policies(r->books);
-    struct gs_kube_quota quota;
     struct gs_err err = {0};
-    int64_t *mem, *core;
     int rc;
 
     gs_arena_reset(&r->arena);
-    rc = gs_kube_view_quota(object, &r->arena, &quota, &err);
-    mem = GS_ARENA_ARRAY(&r->arena, policies->n, int64_t);
-    core = GS_ARENA_ARRAY(&r->arena, policies->n, int64_t);
-    if (rc == 0 && (mem == NULL || core == NULL))
-        rc = -ENOMEM;
-    for (size_t i = 0; rc == 0 && i < policies->n; i++) {
-        mem[i] = limit_of(&quota, policies->at[i]->names.mem, &r->arena);
-        core[i] = limit_of(&quota, policies->at[i]->names.core, &r->arena);
-    }
-    if (rc == 0)
-        rc = gs_books_quota_set(r->books, key->ns, key->name, mem, core);
+    rc = gs_feed_quota(&r->feed, object, &err);
     if (rc < 0)
         cannot_read(r, "ResourceQuota", key, &err);
     freed(r);
@@ -223,6 +163,7 @@ int gs_registry_new(struct gs_kube_client *client, struct gs_books *books,
         return -ENOMEM;
     r->books = books;
     r->opt = *opt;
+    r->feed = (struct gs_feed){books, &r->arena, opt->trusts, opt->arg};
     for (size_t i = 0; rc == 0 && i < KINDS; i++)
         rc = gs_kube_watch_new(client, &what[i], &fns[i], r, &r->watch[i], err);
     if (rc < 0) {
