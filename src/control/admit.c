@@ -5,7 +5,6 @@
 
 #include <yyjson.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "contract/names.h"
 #include "control/admit_patch.h"
@@ -14,7 +13,8 @@
 #include "kube/view.h"
 #include "model/ns_quota.h"
 
-#define REVIEW_MAX ((size_t)64 << 20)
+#define GRANTS_MAX   256 /* marks of a grant in one pod, before it is somebody's attack */
+#define WARNINGS_MAX 2
 
 struct review {
     const struct gs_admit_conf *conf;
@@ -23,79 +23,144 @@ struct review {
     yyjson_doc *doc;
     yyjson_val *request, *object;
     struct gs_pod pod;
-    struct gs_admit_note *note;
+    struct gs_admit_reply *note;
     int code;            /**< of a refusal */
     const char *message; /**< of an answer that allows */
+    const char *warning[WARNINGS_MAX];
+    size_t n_warnings;
 };
 
 /* ---- the answer ---- */
 
-static yyjson_mut_val *copy_or(yyjson_mut_doc *doc, yyjson_val *val, const char *otherwise)
+struct reply {
+    bool is_allowed;
+    int code;
+    const char *message; /**< NULL: none */
+    struct gs_str patch; /**< empty: none */
+};
+
+static bool is_beta(yyjson_val *root)
 {
-    return yyjson_is_str(val) ? yyjson_val_mut_copy(doc, val) : yyjson_mut_str(doc, otherwise);
+    return yyjson_equals_str(yyjson_obj_get(root, "apiVersion"), "admission.k8s.io/v1beta1");
 }
 
-static const char *reason_of(int code)
+static yyjson_mut_val *status_of(yyjson_mut_doc *doc, const struct reply *reply)
 {
-    return code == 403 ? "Forbidden" : "";
+    yyjson_mut_val *status = yyjson_mut_obj(doc);
+
+    if (reply->message != NULL)
+        (void)yyjson_mut_obj_add_str(doc, status, "message", reply->message);
+    if (reply->code == 403)
+        (void)yyjson_mut_obj_add_str(doc, status, "reason", "Forbidden");
+    (void)yyjson_mut_obj_add_int(doc, status, "code", reply->code);
+    return status;
 }
 
-static int write_answer(yyjson_val *root, yyjson_val *uid, bool is_allowed, int code,
-                        const char *message, struct gs_str patch, char **ret, size_t *ret_n)
+static yyjson_mut_val *response_of(yyjson_mut_doc *doc, const struct review *r,
+                                   const struct reply *reply)
 {
-    yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-    yyjson_mut_val *top = yyjson_mut_obj(doc), *response = yyjson_mut_obj(doc),
-                   *status = yyjson_mut_obj(doc);
+    yyjson_mut_val *response = yyjson_mut_obj(doc), *warnings;
+    yyjson_val *uid = r != NULL ? yyjson_obj_get(r->request, "uid") : NULL;
 
-    *ret = NULL;
-    (void)yyjson_mut_obj_add_val(doc, top, "kind",
-                                 copy_or(doc, yyjson_obj_get(root, "kind"), "AdmissionReview"));
-    (void)yyjson_mut_obj_add_val(
-        doc, top, "apiVersion",
-        copy_or(doc, yyjson_obj_get(root, "apiVersion"), "admission.k8s.io/v1"));
-    (void)yyjson_mut_obj_add_val(doc, response, "uid", copy_or(doc, uid, ""));
-    (void)yyjson_mut_obj_add_bool(doc, response, "allowed", is_allowed);
-    if (patch.n > 0) {
-        (void)yyjson_mut_obj_add_strn(doc, response, "patch", patch.p, patch.n);
+    (void)yyjson_mut_obj_add_val(doc, response, "uid",
+                                 yyjson_is_str(uid) ? yyjson_val_mut_copy(doc, uid)
+                                                    : yyjson_mut_str(doc, ""));
+    (void)yyjson_mut_obj_add_bool(doc, response, "allowed", reply->is_allowed);
+    if (reply->patch.n > 0) {
+        (void)yyjson_mut_obj_add_strn(doc, response, "patch", reply->patch.p, reply->patch.n);
         (void)yyjson_mut_obj_add_str(doc, response, "patchType", "JSONPatch");
     }
-    if (message != NULL)
-        (void)yyjson_mut_obj_add_str(doc, status, "message", message);
-    if (reason_of(code)[0] != '\0')
-        (void)yyjson_mut_obj_add_str(doc, status, "reason", reason_of(code));
-    (void)yyjson_mut_obj_add_int(doc, status, "code", code);
-    (void)yyjson_mut_obj_add_val(doc, response, "status", status);
-    if (yyjson_mut_obj_add_val(doc, top, "response", response)) {
-        yyjson_mut_doc_set_root(doc, top);
-        *ret = yyjson_mut_write(doc, YYJSON_WRITE_ALLOW_INVALID_UNICODE, ret_n);
+    if (r != NULL && r->n_warnings > 0) {
+        warnings = yyjson_mut_obj_add_arr(doc, response, "warnings");
+        for (size_t i = 0; i < r->n_warnings; i++)
+            (void)yyjson_mut_arr_add_str(doc, warnings, r->warning[i]);
     }
-    yyjson_mut_doc_free(doc);
-    return *ret != NULL ? 0 : -ENOMEM;
+    (void)yyjson_mut_obj_add_val(doc, response, "status", status_of(doc, reply));
+    return response;
 }
 
-int gs_admit_error(const char *text, int code, char **ret_reply, size_t *ret_n)
+static int write_answer(const struct review *r, const struct reply *reply,
+                        struct gs_admit_reply *ret)
 {
-    return write_answer(NULL, NULL, false, code, text, (struct gs_str){0}, ret_reply, ret_n);
+    yyjson_val *root = r != NULL && r->doc != NULL ? yyjson_doc_get_root(r->doc) : NULL;
+    yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+    yyjson_mut_val *top = yyjson_mut_obj(doc);
+
+    ret->json = NULL;
+    (void)yyjson_mut_obj_add_str(doc, top, "kind", "AdmissionReview");
+    (void)yyjson_mut_obj_add_str(
+        doc, top, "apiVersion", is_beta(root) ? "admission.k8s.io/v1beta1" : "admission.k8s.io/v1");
+    if (yyjson_mut_obj_add_val(doc, top, "response", response_of(doc, r, reply))) {
+        yyjson_mut_doc_set_root(doc, top);
+        ret->json = yyjson_mut_write(doc, YYJSON_WRITE_ALLOW_INVALID_UNICODE, &ret->n);
+    }
+    yyjson_mut_doc_free(doc);
+    return ret->json != NULL ? 0 : -ENOMEM;
+}
+
+int gs_admit_error(const char *text, int code, struct gs_admit_reply *ret)
+{
+    *ret = (struct gs_admit_reply){.outcome = GS_ADMIT_ERROR, .why = GS_ADMIT_WHY_REVIEW};
+    return write_answer(NULL, &(struct reply){false, code, text, {0}}, ret);
 }
 
 /* ---- what is decided ---- */
 
-static int refuse(struct review *r, int code, struct gs_err *err, const char *text)
+static int refuse(struct review *r, int code, enum gs_admit_why why, struct gs_err *err,
+                  const char *text)
 {
     r->code = code;
+    r->note->why = why;
     return gs_err_set(err, -EPERM, "%s", text);
 }
 
-static int read_review(struct review *r, struct gs_str body, struct gs_err *err)
+static void warn(struct review *r, const char *text)
+{
+    r->warning[r->n_warnings++] = text;
+}
+
+/* Absent members are as good as the right ones: hand-made reviews leave them out. */
+static bool is_text(yyjson_val *obj, const char *key, const char *wanted)
+{
+    yyjson_val *val = yyjson_obj_get(obj, key);
+
+    return val == NULL || yyjson_equals_str(val, wanted);
+}
+
+/* What is not a pod about to be made passes as it is: on a pod that runs the marks of a grant are
+ * its scheduler's. */
+static bool is_new_pod(const struct review *r)
+{
+    return is_text(r->request, "operation", "CREATE") && is_text(r->request, "subResource", "") &&
+           is_text(yyjson_obj_get(r->request, "kind"), "kind", "Pod");
+}
+
+/* 0, or -EINVAL: no review of a version that we speak. */
+static int open_review(struct review *r, struct gs_str body, struct gs_err *err)
+{
+    yyjson_val *root;
+    int rc = gs_kube_json_read(body, GS_ADMIT_REVIEW_MAX, &r->doc, err);
+
+    r->code = rc == -EFBIG ? 413 : 400;
+    r->note->why = GS_ADMIT_WHY_REVIEW;
+    if (rc < 0)
+        return rc;
+    root = yyjson_doc_get_root(r->doc);
+    if (!is_text(root, "kind", "AdmissionReview") ||
+        !(is_beta(root) || is_text(root, "apiVersion", "admission.k8s.io/v1")))
+        return gs_err_set(err, -EINVAL, "not an AdmissionReview of admission.k8s.io/v1 or v1beta1");
+    r->request = yyjson_obj_get(root, "request");
+    if (!yyjson_is_obj(r->request))
+        return gs_err_set(err, -EINVAL, "the review has no request");
+    return 0;
+}
+
+static int read_pod(struct review *r, struct gs_err *err)
 {
     struct gs_kube_pod pod;
     struct gs_str ns = {0};
-    int rc = gs_kube_json_read(body, REVIEW_MAX, &r->doc, err);
+    int rc;
 
-    r->code = 400;
-    if (rc < 0)
-        return rc;
-    r->request = yyjson_obj_get(yyjson_doc_get_root(r->doc), "request");
     r->object = yyjson_obj_get(r->request, "object");
     if (!yyjson_is_obj(r->object))
         return gs_err_set(err, -EINVAL, "there is no content to decode");
@@ -108,31 +173,78 @@ static int read_review(struct review *r, struct gs_str body, struct gs_err *err)
     return rc;
 }
 
-/* Marks that only a scheduler may write. Whoever creates a pod with them would be served what it
- * wrote itself. */
-static int strip_grants(struct review *r)
+/* ---- marks that only a scheduler may write ---- */
+
+static bool is_word_of(const char *words, struct gs_str key)
+{
+    const char *end;
+
+    for (; words != NULL && *words != '\0'; words = *end == '\0' ? end : end + 1) {
+        end = strchrnul(words, ' ');
+        if (gs_str_eq(key, (struct gs_str){words, (size_t)(end - words)}))
+            return true;
+    }
+    return false;
+}
+
+static bool starts_with(struct gs_str s, struct gs_str prefix)
+{
+    return gs_str_skip(&s, prefix);
+}
+
+static bool ends_with(struct gs_str s, struct gs_str end)
+{
+    return s.n >= end.n && memcmp(s.p + (s.n - end.n), end.p, end.n) == 0;
+}
+
+/* Also grants of vendors that this daemon does not serve: their plugins may be there. */
+static bool is_grant(const struct gs_policies *policies, struct gs_str key)
+{
+    if (is_word_of(GS_NAME_NODE " " GS_NAME_TIME " " GS_NAME_BIND_TIME " " GS_NAME_BIND_PHASE, key))
+        return true;
+    if (starts_with(key, GS_STR("gpuslice.io/grant")))
+        return true;
+    if (starts_with(key, GS_STR("hami.io/")) && (ends_with(key, GS_STR("-devices-allocated")) ||
+                                                 ends_with(key, GS_STR("-devices-to-allocate"))))
+        return true;
+    for (size_t i = 0; i < policies->n; i++) {
+        const struct gs_keys *keys = &policies->at[i]->keys;
+
+        if ((keys->allocated.n > 0 && gs_str_eq(key, keys->allocated)) ||
+            (keys->to_allocate.n > 0 && gs_str_eq(key, keys->to_allocate)) ||
+            (keys->placements.n > 0 && gs_str_eq(key, keys->placements)) ||
+            is_word_of(keys->own, key))
+            return true;
+    }
+    return false;
+}
+
+/* Whoever creates a pod with them would be served what it wrote itself. */
+static int strip_grants(struct review *r, struct gs_err *err)
 {
     const struct gs_policies *policies = gs_books_policies(r->books);
-    const struct gs_str mark[] = {GS_STR(GS_NAME_NODE), GS_STR(GS_NAME_TIME),
-                                  GS_STR(GS_NAME_BIND_TIME), GS_STR(GS_NAME_BIND_PHASE)};
-    size_t before = r->pod.n_edits;
-    int rc = 0;
+    size_t before = r->pod.n_edits, n = 0;
+    struct gs_str key[GRANTS_MAX];
+    int rc;
 
-    for (size_t i = 0; rc == 0 && i < GS_ARRAY_LEN(mark); i++)
-        rc = gs_pod_edit(&r->pod, GS_EDIT_NO_ANNOTATION, 0, mark[i], (struct gs_str){0});
-    if (rc == 0)
-        rc = gs_pod_edit(&r->pod, GS_EDIT_NO_LABEL, 0, GS_STR(GS_NAME_NODE), (struct gs_str){0});
-    for (size_t i = 0; rc == 0 && i < policies->n; i++) {
-        const struct gs_keys *keys = &policies->at[i]->keys;
-        const struct gs_str key[] = {keys->to_allocate, keys->allocated, keys->placements};
-
-        for (size_t k = 0; rc == 0 && k < GS_ARRAY_LEN(key); k++)
-            if (key[k].n > 0)
-                rc = gs_pod_edit(&r->pod, GS_EDIT_NO_ANNOTATION, 0, key[k], (struct gs_str){0});
+    for (size_t i = 0; i < r->pod.annotations.n; i++) {
+        if (!is_grant(policies, r->pod.annotations.at[i].key))
+            continue;
+        if (n == GRANTS_MAX)
+            return refuse(r, 403, GS_ADMIT_WHY_GRANTS, err,
+                          "too many annotations that only a scheduler may write");
+        key[n++] = r->pod.annotations.at[i].key;
     }
+    rc = gs_pod_edit(&r->pod, GS_EDIT_NO_LABEL, 0, GS_STR(GS_NAME_NODE), (struct gs_str){0});
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = gs_pod_edit(&r->pod, GS_EDIT_NO_ANNOTATION, 0, key[i], (struct gs_str){0});
     r->note->stripped = r->pod.n_edits > before;
+    if (r->note->stripped)
+        warn(r, "marks of a grant are for the scheduler to write: they were removed");
     return rc;
 }
+
+/* ---- the rules, in HAMi's order ---- */
 
 static bool is_anothers(const struct review *r)
 {
@@ -156,6 +268,7 @@ static int ask_vendors(struct review *r, struct gs_err *err)
 
             if (rc < 0) {
                 r->code = 500; /* HAMi's, for whatever a vendor says no to */
+                r->note->why = GS_ADMIT_WHY_VENDOR;
                 return rc;
             }
             is_ours |= rc > 0;
@@ -167,11 +280,27 @@ static int check_privileged(struct review *r, struct gs_err *err)
 {
     for (size_t c = 0; c < r->pod.n_containers; c++)
         if (r->pod.container[c].is_privileged) {
+            struct gs_str name = r->pod.container[c].name;
+
             r->code = 403;
-            return gs_err_set(err, -EPERM, "container %.*s is privileged",
-                              (int)r->pod.container[c].name.n, r->pod.container[c].name.p);
+            r->note->why = GS_ADMIT_WHY_PRIVILEGED;
+            return gs_err_set(err, -EPERM, "container %.*s is privileged", (int)name.n, name.p);
         }
     return 0;
+}
+
+static int take_over(struct review *r, struct gs_err *err)
+{
+    int rc = 0;
+
+    if (r->conf->scheduler_name.n > 0)
+        rc =
+            gs_pod_edit(&r->pod, GS_EDIT_SCHEDULER, 0, (struct gs_str){0}, r->conf->scheduler_name);
+    if (rc < 0 || r->conf->scheduler_name.n == 0 || r->pod.node_name.n == 0)
+        return rc;
+    warn(r, "a pod with a share of a card has to be scheduled: give nodeSelector or nodeAffinity "
+            "in place of nodeName");
+    return refuse(r, 403, GS_ADMIT_WHY_NODE_ASSIGNED, err, "pod has node assigned");
 }
 
 static int check_quota(struct review *r, struct gs_err *err)
@@ -185,18 +314,18 @@ static int check_quota(struct review *r, struct gs_err *err)
 
         gs_ns_quota_of_pod(policies->at[i], &r->pod, &mem, &cores);
         if ((mem > 0 || cores > 0) && !gs_ns_quota_fits(quota, policies->at[i], mem, cores))
-            return refuse(r, 403, err, "exceeding resource quota");
+            return refuse(r, 403, GS_ADMIT_WHY_QUOTA, err, "exceeding resource quota");
     }
     return rc;
 }
 
 static int decide(struct review *r, struct gs_err *err)
 {
-    int rc = 0;
+    int rc;
 
     if (r->pod.n_containers == r->pod.n_init)
-        return refuse(r, 403, err, "pod has no containers");
-    rc = strip_grants(r);
+        return refuse(r, 403, GS_ADMIT_WHY_NO_CONTAINERS, err, "pod has no containers");
+    rc = strip_grants(r, err);
     if (rc < 0)
         return rc;
     if (is_anothers(r)) {
@@ -204,50 +333,47 @@ static int decide(struct review *r, struct gs_err *err)
         return 0;
     }
     rc = ask_vendors(r, err);
-    if (rc <= 0)
-        return rc;
-    r->note->outcome = GS_ADMIT_OURS;
-    rc = check_privileged(r, err);
-    if (rc == 0 && r->conf->scheduler_name.n > 0) {
-        rc =
-            gs_pod_edit(&r->pod, GS_EDIT_SCHEDULER, 0, (struct gs_str){0}, r->conf->scheduler_name);
-        if (rc == 0 && r->pod.node_name.n > 0)
-            return refuse(r, 403, err, "pod has node assigned");
+    if (rc > 0) {
+        r->note->outcome = GS_ADMIT_OURS;
+        rc = check_privileged(r, err);
+        if (rc == 0)
+            rc = take_over(r, err);
     }
     return rc == 0 ? check_quota(r, err) : rc;
 }
 
-static int answer(struct review *r, int rc, const struct gs_err *err, char **ret_reply,
-                  size_t *ret_n)
+static int answer(struct review *r, int rc, const struct gs_err *err)
 {
-    yyjson_val *root = r->doc != NULL ? yyjson_doc_get_root(r->doc) : NULL;
-    yyjson_val *uid = yyjson_obj_get(r->request, "uid");
-    struct gs_str patch = {0};
+    struct reply reply = {true, 200, r->message, {0}};
 
-    if (rc == 0)
-        rc = gs_admit_patch(&r->pod, r->object, r->arena, &patch);
-    else
-        r->note->outcome = r->code == 400 ? GS_ADMIT_ERROR : GS_ADMIT_REFUSED;
+    if (rc == 0 && r->pod.n_edits > 0)
+        rc = gs_admit_patch(&r->pod, r->object, r->arena, &reply.patch);
     if (rc == -ENOMEM)
         return rc;
+    if (rc == 0)
+        r->note->why = GS_ADMIT_WHY_NONE;
+    else
+        r->note->outcome = r->note->why == GS_ADMIT_WHY_REVIEW ? GS_ADMIT_ERROR : GS_ADMIT_REFUSED;
     if (rc < 0)
-        return write_answer(root, uid, false, r->code, err->text, patch, ret_reply, ret_n);
-    return write_answer(root, uid, true, 200, r->message, patch, ret_reply, ret_n);
+        reply = (struct reply){false, r->code, err->text, {0}};
+    return write_answer(r, &reply, r->note);
 }
 
 int gs_admit(const struct gs_admit_conf *conf, struct gs_books *books, struct gs_str body,
-             struct gs_arena *arena, char **ret_reply, size_t *ret_n,
-             struct gs_admit_note *ret_note)
+             struct gs_arena *arena, struct gs_admit_reply *ret)
 {
-    struct review r = {.conf = conf, .books = books, .arena = arena, .note = ret_note};
+    struct review r = {.conf = conf, .books = books, .arena = arena, .note = ret};
     struct gs_err err = {0};
     int rc;
 
-    *ret_note = (struct gs_admit_note){0};
-    rc = read_review(&r, body, &err);
-    if (rc == 0)
-        rc = decide(&r, &err);
-    rc = answer(&r, rc, &err, ret_reply, ret_n);
+    *ret = (struct gs_admit_reply){0};
+    rc = open_review(&r, body, &err);
+    if (rc == 0 && is_new_pod(&r)) {
+        rc = read_pod(&r, &err);
+        if (rc == 0)
+            rc = decide(&r, &err);
+    }
+    rc = answer(&r, rc, &err);
     yyjson_doc_free(r.doc);
     return rc;
 }

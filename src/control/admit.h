@@ -20,18 +20,37 @@ enum gs_admit_outcome {
     GS_ADMIT_OURS,
     GS_ADMIT_REFUSED,
     GS_ADMIT_ERROR, /**< the review could not be read */
+    GS_ADMIT_OUTCOME_COUNT,
 };
 
-struct gs_admit_note {
+enum gs_admit_why {
+    GS_ADMIT_WHY_NONE,
+    GS_ADMIT_WHY_REVIEW, /**< unreadable */
+    GS_ADMIT_WHY_NO_CONTAINERS,
+    GS_ADMIT_WHY_GRANTS, /**< more written by hand than anybody does by mistake */
+    GS_ADMIT_WHY_VENDOR, /**< a vendor's rule on what is asked for */
+    GS_ADMIT_WHY_PRIVILEGED,
+    GS_ADMIT_WHY_NODE_ASSIGNED,
+    GS_ADMIT_WHY_QUOTA,
+    GS_ADMIT_WHY_COUNT,
+};
+
+/** An answer, and what happened. */
+struct gs_admit_reply {
+    char *json; /**< from malloc() */
+    size_t n;
     enum gs_admit_outcome outcome;
-    bool stripped; /**< grants written by hand were taken out */
+    enum gs_admit_why why; /**< of a refusal or an error */
+    bool stripped;         /**< grants written by hand were taken out */
 };
 
-/** POST /webhook. Looks at quotas in the books, changes nothing there. ret_reply: JSON from
- * malloc(), also for refusals and errors. Returns 0, or -ENOMEM where there is no reply at all. */
+/** Beyond this many bytes a review is none of an API server's. */
+#define GS_ADMIT_REVIEW_MAX ((size_t)7 << 20)
+
+/** POST /webhook. Reviews of anything but new pods pass unchanged. Looks at quotas in the books,
+ *  changes nothing there. There is an answer also for refusals and errors.
+ *  Returns  0, or -ENOMEM: no answer at all. */
 GS_WUR int gs_admit(const struct gs_admit_conf *conf, struct gs_books *books, struct gs_str body,
-                    struct gs_arena *arena, char **ret_reply, size_t *ret_n,
-                    struct gs_admit_note *ret_note);
-/** The same answer where there is no review to read: "contentType=..., expected application/json".
- */
-GS_WUR int gs_admit_error(const char *text, int code, char **ret_reply, size_t *ret_n);
+                    struct gs_arena *arena, struct gs_admit_reply *ret);
+/** The same where there is no review to read: "contentType=..., expected application/json". */
+GS_WUR int gs_admit_error(const char *text, int code, struct gs_admit_reply *ret);

@@ -43,7 +43,9 @@ struct gs_keys {
     struct gs_str numa_bind, link_bind; /**< of pods: all cards of a container on one NUMA node,
                                            linked to each other */
     struct gs_str
-        lock; /**< node lock taken at bind where no plugin of ours is there; empty: none */
+        lock;        /**< node lock taken at bind where no plugin of ours is there; empty: none */
+    const char *own; /**< of pods: what a plugin believes beside the above (annotate() writes it, or
+                        the plugin itself), parted by blanks; NULL: nothing */
 };
 
 /** One pod on one node, decided: what annotate() writes down. */

@@ -131,24 +131,23 @@ static int on_webhook(void *user, const struct gs_http_request *req, struct gs_h
 {
     struct gs_daemon *d = user;
     struct gs_str type = gs_http_server_header(req, "Content-Type");
-    struct gs_admit_note note;
-    char message[160], *text;
-    size_t n;
+    struct gs_admit_reply answer;
+    char message[160];
     int rc;
 
     gs_arena_reset(&d->call);
     if (req->body.n == 0) {
-        rc = gs_admit_error("request body is empty", 400, &text, &n);
+        rc = gs_admit_error("request body is empty", 400, &answer);
     } else if (!gs_str_eq(type, GS_STR("application/json"))) {
         (void)snprintf(message, sizeof(message), "contentType=%.*s, expected application/json",
                        (int)(type.n < 64 ? type.n : 64), type.n > 0 ? type.p : "");
-        rc = gs_admit_error(message, 400, &text, &n);
+        rc = gs_admit_error(message, 400, &answer);
     } else {
-        rc = gs_admit(&d->admit, d->books, req->body, &d->call, &text, &n, &note);
+        rc = gs_admit(&d->admit, d->books, req->body, &d->call, &answer);
     }
     if (rc < 0)
         return rc;
-    gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
+    gs_http_server_reply_take_malloc(reply, 200, "application/json", answer.json, answer.n);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 {{- /* Pod annotations that say what was granted, of every vendor; those with a name of their own. */ -}}
 {{- define "gpuslice.guardedKeys" -}}
 ["hami.io/vgpu-node","hami.io/vgpu-time","hami.io/bind-time","hami.io/bind-phase","hami.io/vgpu-mig-allocations",
-"hami.io/kunlun-allocated","hami.io/amd-cu-allocated","CAMBRICON_DSMLU_ASSIGNED",
+"hami.io/kunlun-allocated","hami.io/amd-cu-allocated","CAMBRICON_DSMLU_ASSIGNED","CAMBRICON_DSMLU_ASSIGHED",
 "CAMBRICON_DSMLU_PROFILE","BAIDU_COM_DEVICE_IDX","AWS_NEURON_IDS","NEURON_ALLOC_TIME","NEURON_ALLOCATED",
 "NEURON_RESOURCE_TYPE","aws.amazon.com/predicate-node","mthreads.com/gpu-index","mthreads.com/predicate-node",
 "mthreads.com/predicate-time","metax-tech.com/gpu-devices-allocated","metax-tech.com/predicate-time",

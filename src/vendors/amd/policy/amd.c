@@ -119,6 +119,7 @@ static const struct gs_keys keys = {
     .numa_bind = KEY("amd.com/numa-bind"),
     .link_bind = KEY("amd.com/link-bind"),
     .lock = KEY(GS_KEY_NODE_LOCK),
+    .own = "hami.io/amd-cu-allocated",
 };
 
 /* No CYAML_FLAG_POINTER_NULL: it would take "" for a missing key. */

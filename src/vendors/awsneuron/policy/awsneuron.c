@@ -343,6 +343,8 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
                 .allocated = GS_STR("hami.io/aws-neuron-devices-allocated"),
                 .use_uuid = GS_STR("aws.amazon.com/use-neuron-uuid"),
                 .nouse_uuid = GS_STR("aws.amazon.com/nouse-neuron-uuid"),
+                .own = "AWS_NEURON_IDS NEURON_RESOURCE_TYPE NEURON_ALLOC_TIME NEURON_ALLOCATED "
+                       "aws.amazon.com/predicate-node",
             },
         .mem_factor = 1,
         .quota_factor = 1,

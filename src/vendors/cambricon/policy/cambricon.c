@@ -179,6 +179,7 @@ static const struct gs_keys keys = {
     .use_type = KEY("cambricon.com/use-mlutype"),
     .nouse_type = KEY("cambricon.com/nouse-mlutype"),
     .lock = KEY("cambricon.com/dsmlu.lock"),
+    .own = "CAMBRICON_DSMLU_ASSIGNED CAMBRICON_DSMLU_ASSIGHED CAMBRICON_DSMLU_PROFILE",
 };
 
 /* No CYAML_FLAG_POINTER_NULL: it would take "" for a missing key. */

@@ -103,7 +103,11 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .keys = {.allocated = GS_STR("hami.io/enflame-vgpu-devices-allocated"),
                  .node_register = GS_STR("enflame.com/gcu-drs-capacity"),
                  .use_uuid = GS_STR("enflame.com/use-gpuuuid"),
-                 .nouse_uuid = GS_STR("enflame.com/nouse-gpuuuid")},
+                 .nouse_uuid = GS_STR("enflame.com/nouse-gpuuuid"),
+                 .own = "enflame.com/gcu-assigned enflame.com/gcu-assigned-time "
+                        "enflame.com/gcu-assigned-index enflame.com/gcu-assigned-id "
+                        "enflame.com/gcu-assigned-minor enflame.com/gcu-request-size "
+                        "assigned-containers"},
         .mem_factor = 1,
         .quota_factor = 1,
     };

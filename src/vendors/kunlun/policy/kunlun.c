@@ -289,6 +289,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
     policy[0].ops = &whole_ops;
     policy[0].names.count = gs_usual_name(arena, c != NULL ? c->count : NULL, "kunlunxin.com/xpu");
     policy[0].keys.allocated = GS_STR("hami.io/kunlun-allocated");
+    policy[0].keys.own = "BAIDU_COM_DEVICE_IDX";
     policy[1].word = "XPU";
     policy[1].ops = &xpu_ops;
     policy[1].names.count =

@@ -235,6 +235,8 @@ static int make(const void *conf_at, bool is_older, struct gs_arena *arena, stru
                 .allocated = GS_STR("hami.io/mthreads-vgpu-devices-allocated"),
                 .use_uuid = GS_STR("mthreads.ai/use-gpuuuid"),
                 .nouse_uuid = GS_STR("mthreads.ai/nouse-gpuuuid"),
+                .own = "mthreads.com/gpu-index mthreads.com/predicate-node "
+                       "mthreads.com/predicate-time",
             },
         .mem_factor = UNIT_MIB,
         .quota_factor = UNIT_MIB,
