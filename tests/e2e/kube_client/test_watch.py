@@ -26,7 +26,7 @@ def test_selectors(probe, api, make_nodes, make_pod, namespace):
     probe.wait("synced")
     for pod in (outside, inside):
         assert probe.ask("bind", namespace, pod["metadata"]["name"], pod["metadata"]["uid"], node)["rc"] == 0
-    probe.wait("deleted", uid=inside["metadata"]["uid"])  # it has a node now: no longer selected
+    probe.heard("deleted", uid=inside["metadata"]["uid"])  # it has a node now: no longer selected
     assert {line["uid"] for line in probe.said("added")} == {inside["metadata"]["uid"]}
 
 

@@ -51,6 +51,13 @@ class Probe:
             if line["what"] == what and all(line.get(k) == v for k, v in fields.items()):
                 return line
 
+    def heard(self, what: str, **fields) -> dict:
+        """As wait, but a line that came already will do: for what may overtake a result."""
+        for line in self.said(what):
+            if all(line.get(k) == v for k, v in fields.items()):
+                return line
+        return self.wait(what, **fields)
+
     def ask(self, *words, timeout: float = 20) -> dict:
         """Send a request and wait for its result."""
         self.send(*words)
