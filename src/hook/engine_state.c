@@ -2,3 +2,5 @@
 #include "hook/engine.h"
 
 struct gs_engine_state gs_engine;
+_Thread_local uint32_t gs_engine_depth;
+_Thread_local uintptr_t gs_engine_frame;

@@ -1,7 +1,6 @@
 #include "apps/scheduler/daemon.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,18 +8,19 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "contract/names.h"
 #include "control/extender.h"
 #include "control/policies.h"
 #include "core/size.h"
 #include "kube/config.h"
+#include "net/secret.h"
 #include "vendors/registry_policy.h"
 
-#define CONFIG_MAX      ((size_t)4 << 20)
 #define HOUSEKEEPING_MS 1000
-#define STOP_GRACE_MS   10000
+/* Busy kept-alive clients get their "Connection: close" with an answer within it. */
+#define STOP_IDLE_MS  2000
+#define STOP_GRACE_MS 10000
 
 static struct gs_moment now_of(const struct gs_daemon *d)
 {
@@ -244,17 +244,19 @@ static void on_signal(void *user, int signo)
     }
     GS_LOG_INFO("stopping");
     d->is_stopping = true;
-    gs_http_server_stop(d->server, 1000, STOP_GRACE_MS, on_stopped, d);
+    gs_http_server_stop(d->server, STOP_IDLE_MS, STOP_GRACE_MS, on_stopped, d);
 }
 
+/* Through links: a ConfigMap is mounted as one. */
 static int read_device_config(struct gs_daemon *d, struct gs_buf *text, struct gs_err *err)
 {
     const char *path = d->flags->device_config;
+    struct gs_secret_stamp stamp;
     int rc;
 
     if (path[0] == '\0')
         return 0;
-    rc = gs_file_read(AT_FDCWD, path, CONFIG_MAX, text);
+    rc = gs_secret_read(path, text, &stamp);
     return rc < 0 ? gs_err_set(err, rc, "%s: %s", path, strerror(-rc)) : 0;
 }
 
