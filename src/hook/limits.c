@@ -19,6 +19,11 @@ static void identify(const struct stat *st, uint64_t ret[4])
     ret[3] = (uint64_t)st->st_size;
 }
 
+static void forget_file(void)
+{
+    memset(gs_self.quota.file, 0, sizeof(gs_self.quota.file));
+}
+
 /** The file's text into buf. Returns its length or -errno. */
 static long read_quota(int dir, char *buf, size_t cap)
 {
@@ -28,9 +33,11 @@ static long read_quota(int dir, char *buf, size_t cap)
     int fd = gs_sys_openat(dir, GS_QUOTA_FILE, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
 
     if (fd < 0) {
-        /* known by its name, so that it is not tried, and told of, every time anew */
+        /* known by its name, or as gone, so that it is not tried, and told of, every time anew */
         if (GS_SYS(SYS_newfstatat, dir, GS_QUOTA_FILE, &st, 0) == 0)
             identify(&st, gs_self.quota.file);
+        else
+            forget_file();
         return fd;
     }
     rc = gs_sys_fstat(fd, &st);
@@ -323,16 +330,15 @@ bool gs_limits_changed(void)
     char path[sizeof(gs_self.quota.dir) + sizeof(GS_QUOTA_FILE) + 1];
     struct gs_str_out out;
     struct stat st;
-    uint64_t now[4];
+    uint64_t now[4] = {0}; /* gone: told once, and what is in force stays */
 
     if (gs_self.quota.dir[0] == '\0')
         return false;
     gs_str_out_init(&out, path, sizeof(path));
     gs_str_put_c(&out, gs_self.quota.dir);
     gs_str_put_c(&out, "/" GS_QUOTA_FILE);
-    if (GS_SYS(SYS_newfstatat, AT_FDCWD, path, &st, 0) < 0)
-        return false; /* gone: what is in force stays */
-    identify(&st, now);
+    if (GS_SYS(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0)
+        identify(&st, now);
     return memcmp(now, gs_self.quota.file, sizeof(now)) != 0;
 }
 
@@ -343,8 +349,10 @@ int gs_limits_reread(struct gs_quota *ret_quota, uint32_t *ret_line)
     if (gs_self.quota.dir[0] == '\0')
         return -ENOENT;
     dir = gs_sys_openat(AT_FDCWD, gs_self.quota.dir, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
-    if (dir < 0)
+    if (dir < 0) {
+        forget_file();
         return dir;
+    }
     rc = load(dir, ret_quota, ret_line);
     gs_sys_close(dir);
     return rc;

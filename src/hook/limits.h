@@ -12,7 +12,8 @@
  *  then: closed, unless a readable file said otherwise before its first bad line. */
 GS_WUR int gs_limits_read(struct gs_quota *ret_quota, bool *ret_from_env);
 
-/** Is the quota file another one than was read last? One system call; false without a file. */
+/** Is the quota file another one than was read last, or gone since? One system call; false where
+ * limits do not come from a file. */
 bool gs_limits_changed(void);
 /** Read the same file again, after attaching; by one thread at a time.
  *  Returns  0; -EBADMSG it is not valid, at line *ret_line (*ret_quota is undefined then); -errno

@@ -171,6 +171,32 @@ static void no_quota_leaves_the_old_limits(void **state)
     assert_int_equal(count(GS_REASON_RESIZE_UNREADABLE), 1);
 }
 
+/** Nobody announced anything: the file, or its whole folder, is away. */
+static void a_quota_that_is_gone_is_told_of_once(void **state)
+{
+    char path[128], aside[128];
+
+    (void)state;
+    slice_attach();
+    (void)snprintf(path, sizeof(path), "%s/" GS_QUOTA_FILE, slice_folder());
+    (void)snprintf(aside, sizeof(aside), "%s.aside", slice_folder());
+    gs_resize_poll(10 * S);
+    assert_int_equal(unlink(path), 0);
+    for (uint64_t i = 1; i <= 5; i++)
+        gs_resize_poll(10 * S + i * GS_RESIZE_POLL_NS);
+    assert_int_equal(count(GS_REASON_RESIZE_UNREADABLE), 1);
+    assert_int_equal(gs_gate_limit(0), 1000);
+    replace_quota(4, "device GPU-0 memory=2000 cores=none policy=off\n");
+    gs_resize_poll(10 * S + 6 * GS_RESIZE_POLL_NS);
+    assert_int_equal(gs_gate_limit(0), 2000);
+    assert_int_equal(rename(slice_folder(), aside), 0);
+    for (uint64_t i = 7; i <= 11; i++)
+        gs_resize_poll(10 * S + i * GS_RESIZE_POLL_NS);
+    assert_int_equal(rename(aside, slice_folder()), 0);
+    assert_int_equal(count(GS_REASON_RESIZE_UNREADABLE), 2);
+    assert_int_equal(gs_gate_limit(0), 2000);
+}
+
 /** Something that cannot be opened, whoever asks: it is told of once, not twice a second. */
 static void an_unreadable_quota_is_told_of_once(void **state)
 {
@@ -287,6 +313,7 @@ int main(void)
         CASE(a_device_that_is_gone_gives_nothing_new),
         CASE(a_bad_quota_leaves_the_old_limits),
         CASE(no_quota_leaves_the_old_limits),
+        CASE(a_quota_that_is_gone_is_told_of_once),
         CASE(an_unreadable_quota_is_told_of_once),
         CASE(slow_paths_look_twice_a_second),
         CASE(attaching_looks_again),
