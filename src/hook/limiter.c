@@ -349,6 +349,15 @@ static void account_wait(struct launch *l, uint64_t now)
     gs_usage_waited(&gs_self.device[l->dev], use_of(l->dev), now - l->start_ns - l->counted_ns);
 }
 
+/** The process's wait is over, in whatever way. */
+static void stop_waiting(uint32_t dev)
+{
+    uint64_t *since = &use_of(dev)->wait_since_ns;
+
+    if (GS_UNLIKELY(gs_atomic_load(since, __ATOMIC_RELAXED) != 0))
+        gs_atomic_store(since, 0, __ATOMIC_RELAXED);
+}
+
 static void admit(struct launch *l)
 {
     enum gs_wait_reason why;
@@ -363,6 +372,8 @@ static void admit(struct launch *l)
     gs_atomic_store(&use_of(l->dev)->active_ns, l->start_ns, __ATOMIC_RELAXED);
     if (GS_UNLIKELY(gs_suspend_is_on()))
         wait_suspended(l);
+    if (gs_order_is_empty(l->dev)) /* nobody waits here: one that did has left it by a jump */
+        stop_waiting(l->dev);
     if (gs_order_is_empty(l->dev) &&
         attempt(l, l->waited ? l->reason_ns : l->start_ns, &why, &ns)) {
         account_wait(l, l->reason_ns);

@@ -377,11 +377,19 @@ static uint64_t past(uint64_t ns, uint64_t now_ns, uint64_t ahead_ns)
     return ns - now_ns <= ahead_ns ? now_ns : 0;
 }
 
+bool gs_arbiter_is_waiting(const struct gs_arbiter_process *p, uint64_t now_ns)
+{
+    uint64_t active = past(p->active_ns, now_ns, AHEAD_NS);
+
+    return p->wait_since_ns != 0 && past(p->wait_since_ns, now_ns, AHEAD_NS) != 0 && active != 0 &&
+           now_ns - active <= GS_ARBITER_WAIT_NS;
+}
+
 static uint64_t demand_of(const struct gs_arbiter_process *p, uint64_t now_ns)
 {
     uint64_t newest = past(p->active_ns, now_ns, AHEAD_NS);
 
-    if (p->wait_since_ns != 0 && past(p->wait_since_ns, now_ns, AHEAD_NS) != 0)
+    if (gs_arbiter_is_waiting(p, now_ns))
         return now_ns;
     newest = later(newest, past(p->busy_until_ns, now_ns, GS_ARBITER_QUEUE_NS));
     for (uint32_t i = 0; i < GS_LEDGER_BINS; i++) {

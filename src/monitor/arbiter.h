@@ -20,6 +20,9 @@
 #define GS_ARBITER_LAG_BINS 10u
 /** A slice that has asked for nothing for so long is idle, and its share lent. */
 #define GS_ARBITER_IDLE_NS 60000000u
+/** A process that waits says so every 50 ms. One that has not for so long is stopped, or the wait
+ * was left by a jump: it asks for nothing. */
+#define GS_ARBITER_WAIT_NS 200000000u
 /** Slices of low priority yield until a high one has asked for nothing for so long. */
 #define GS_ARBITER_PRIORITY_NS 1000000000u
 /** A queue that is said to last longer than this from now on is not believed in. */
@@ -101,6 +104,9 @@ void gs_arbiter_take_foreign(struct gs_arbiter *arbiter, const uint32_t *util_pc
 
 /** The process is gone, or another has its slot: keep its bins until they are final, zero *p. */
 void gs_arbiter_forget_process(struct gs_arbiter_slice *slice, struct gs_arbiter_process *p);
+
+/** Does the process wait for the card now, as far as can be believed? */
+bool gs_arbiter_is_waiting(const struct gs_arbiter_process *process, uint64_t now_ns);
 
 /** True where the slice's hooks report what they do: it has a share to keep, or goes first. */
 bool gs_arbiter_is_reporting(const struct gs_arbiter_slice *slice);

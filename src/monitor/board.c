@@ -356,7 +356,7 @@ static void take_turns(struct gs_board_writer *w, uint64_t now_ns)
         bool waits = false;
 
         for (uint32_t j = 0; j < s->arbiter.n_processes; j++)
-            waits |= s->arbiter.process[j].wait_since_ns != 0;
+            waits |= gs_arbiter_is_waiting(&s->arbiter.process[j], now_ns);
         w->turn[i] = (struct gs_turns_slice){
             .key = {s->arbiter.ledger_dev, s->arbiter.ledger_ino},
             .fixed_bytes = any ? s->fixed_bytes : 0,

@@ -482,8 +482,16 @@ static void test_idle_share_is_lent_and_returned(void **state)
     t += 1000 * MS;
     a->active_ns = START + t;
     b->wait_since_ns = START + t - 500 * MS;
+    b->active_ns = START + t - 50 * MS; /* who waits says so every quantum */
     step_at(t);
     assert_int_equal(slices[0].share_bp, 3000);
+    assert_int_equal(slices[1].demand_ns, START + t);
+    /* stopped while it waits, or away by a jump: that is no demand, however long the word stays */
+    t += GS_ARBITER_WAIT_NS;
+    a->active_ns = START + t;
+    step_at(t);
+    assert_int_equal(slices[0].share_bp, GS_SHARE_ALL_BP);
+    assert_int_equal(slices[1].demand_ns, b->active_ns);
     b->wait_since_ns = 0;
     b->busy_until_ns = START + t + 1;
     step_at(t);
