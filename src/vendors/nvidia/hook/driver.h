@@ -25,6 +25,7 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
 #define GS_DRIVER_CUDA(X)                                                                          \
     X(cuArrayDestroy)                                                                              \
     X(cuCtxDestroy_v2)                                                                             \
+    X(cuCtxFromGreenCtx)                                                                           \
     X(cuCtxGetApiVersion)                                                                          \
     X(cuCtxGetCurrent)                                                                             \
     X(cuCtxGetDevice)                                                                              \
@@ -85,6 +86,7 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuPointerGetAttribute)                                                                       \
     X(cuStreamEndCapture_ptsz)                                                                     \
     X(cuStreamGetCtx)                                                                              \
+    X(cuStreamGetCtx_v2)                                                                           \
     X(cuStreamGetDevice)                                                                           \
     X(cuStreamIsCapturing)                                                                         \
     X(cuStreamIsCapturing_ptsz)                                                                    \

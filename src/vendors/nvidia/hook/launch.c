@@ -43,10 +43,10 @@ uint32_t gs_launch_device(CUstream stream)
     struct gs_device_here here;
     uint64_t gone;
 
-    if (gs_device_current(&here) < 0)
-        return GS_DEVICE_NONE;
+    if (gs_device_current(&here) < 0) /* work on a stream that has a context does not need one */
+        here = (struct gs_device_here){NULL, NULL, 0};
     if ((uintptr_t)stream <= GS_LAUNCH_LAST_SPECIAL)
-        return here.device->ledger;
+        return here.device != NULL ? here.device->ledger : GS_DEVICE_NONE;
     gone = __atomic_load_n(&streams_gone, __ATOMIC_RELAXED);
     if (last.stream == stream && last.context == here.context && last.gone == gone)
         return last.dev;
@@ -73,28 +73,24 @@ static uint64_t prior(const struct gs_launch *l)
     return gs_cost_prior(threads);
 }
 
-/* Where the events go: into the stream's context, which need not be the thread's when there are
- * several cards (a kernel of a library runs where its stream is). */
-static bool set_where(struct gs_launch *l)
+/* Where the events go: into the stream's context, which need not be the thread's: a kernel of a
+ * library, and a graph, run where their stream is. False: nobody knows a context; *ret_refused:
+ * there is none, and the driver refuses the launch. */
+static bool set_where(struct gs_launch *l, bool *ret_refused)
 {
     const struct gs_driver *cuda = gs_driver_cuda();
-    CUcontext context = NULL;
+    CUcontext current = NULL, own = gs_stream_context(l->stream);
+    bool known = cuda->cuCtxGetCurrent != NULL && cuda->cuCtxGetCurrent(&current) == CUDA_SUCCESS;
 
-    if (cuda->cuCtxGetCurrent == NULL || cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS) {
+    if (!known) {
         gs_inflight_trouble(l->dev, "cuCtxGetCurrent");
-        return false;
+        current = NULL;
     }
-    if (context == NULL)
-        return false;
-    l->where =
-        (struct gs_timing_where){context, l->stream, l->per_thread, gs_launch_stream_id(l), l->dev};
-    if (gs_self.n_devices == 1 || (uintptr_t)l->stream <= GS_LAUNCH_LAST_SPECIAL ||
-        cuda->cuStreamGetCtx == NULL || cuda->cuStreamGetCtx(l->stream, &context) != CUDA_SUCCESS ||
-        context == NULL)
-        return true;
-    l->pushed = context != l->where.context;
-    l->where.context = context;
-    return true;
+    *ret_refused = known && current == NULL && (uintptr_t)l->stream <= GS_LAUNCH_LAST_SPECIAL;
+    l->where = (struct gs_timing_where){own != NULL ? own : current, l->stream, l->per_thread,
+                                        gs_launch_stream_id(l), l->dev};
+    l->pushed = l->where.context != current;
+    return l->where.context != NULL;
 }
 
 static void enter_context(const struct gs_launch *l)
@@ -272,6 +268,7 @@ static bool is_anything_held(void)
 void gs_launch_begin(struct gs_launch *l)
 {
     struct gs_capture_relaxed relaxed;
+    bool refused;
     int rc;
 
     l->paid_ns = 0;
@@ -289,8 +286,9 @@ void gs_launch_begin(struct gs_launch *l)
             return;
         }
     }
-    if (!set_where(l)) {
-        begin_blind(l); /* if it is wrong the driver knows the error to give */
+    if (!set_where(l, &refused)) {
+        if (!refused)
+            begin_blind(l);
         return;
     }
     l->cost = gs_cost_find(gs_cost_key(l->handle, l->shape, l->quarter, l->dev), l->quarter);

@@ -18,21 +18,46 @@ static bool has_one_device(const struct gs_driver *driver)
     return n == 1;
 }
 
+/* Since 12.5 a stream of a green context has to be asked for by the second form. */
+CUcontext gs_stream_context(CUstream stream)
+{
+    const struct gs_driver *driver = gs_driver_cuda();
+    CUcontext ctx = NULL;
+    CUgreenCtx green = NULL;
+
+    if ((uintptr_t)stream <= LAST_SPECIAL)
+        return NULL;
+    if (driver->cuStreamGetCtx_v2 != NULL &&
+        driver->cuStreamGetCtx_v2(stream, &ctx, &green) == CUDA_SUCCESS) {
+        if (ctx != NULL)
+            return ctx;
+        if (green != NULL && driver->cuCtxFromGreenCtx != NULL &&
+            driver->cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS)
+            return ctx;
+    }
+    if (driver->cuStreamGetCtx == NULL || driver->cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
+        return NULL;
+    return ctx;
+}
+
 const struct gs_device *gs_stream_device(CUstream stream)
 {
     const struct gs_driver *driver = gs_driver_cuda();
     struct gs_device_here here;
-    CUcontext ctx = NULL;
+    CUcontext ctx;
     CUdevice ordinal = 0;
 
     if (gs_device_current(&here) != 0)
-        return NULL;
-    if ((uintptr_t)stream <= LAST_SPECIAL || has_one_device(driver))
+        here =
+            (struct gs_device_here){NULL, NULL, 0}; /* the stream may have a context of its own */
+    if ((uintptr_t)stream <= LAST_SPECIAL || (here.device != NULL && has_one_device(driver)))
         return here.device;
     /* A stream of another context may be used; its card is the one that pays. */
-    if (driver->cuStreamGetCtx == NULL || driver->cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS ||
-        ctx == here.context)
+    ctx = gs_stream_context(stream);
+    if (ctx == NULL || ctx == here.context)
         return here.device;
+    if (has_one_device(driver))
+        return gs_device_by_ordinal(0);
     if (driver->cuStreamGetDevice != NULL &&
         driver->cuStreamGetDevice(stream, &ordinal) == CUDA_SUCCESS)
         return gs_device_by_ordinal(ordinal);

@@ -65,11 +65,12 @@ bool gs_timing_record(CUevent event, const struct gs_timing_where *where)
     return cuda->cuEventRecord(event, where->stream) == CUDA_SUCCESS;
 }
 
-/* Inside a host function of a stream, and where some stream is being captured, the driver may
- * refuse to say. */
+/* Inside a host function of a stream, where some stream is being captured, and in a thread without
+ * a context, the driver may refuse to say. */
 static bool is_later(CUresult result)
 {
     return result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_NOT_PERMITTED ||
+           result == CUDA_ERROR_INVALID_CONTEXT ||
            (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
             result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 }
