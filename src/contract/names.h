@@ -12,3 +12,9 @@
  */
 #define GS_NAME_IDENTITY          "gpuslice.io/identity"
 #define GS_NAME_IDENTITY_PRESTART "prestart"
+
+/** node: JSON list of the UUIDs of cards that somebody uses without a grant of the scheduler. */
+#define GS_NAME_UNTRACKED "gpuslice.io/untracked"
+/** node: JSON map from the UID of a pod that is gone to the annotations of its grant, while its
+ *  containers still hold their cards. */
+#define GS_NAME_HELD "gpuslice.io/held"

@@ -49,6 +49,7 @@ static void free_node(struct gs_books_node_entry *node)
         node->part = part->next;
         free_part(part);
     }
+    gs_arena_fini(&node->notes_arena);
     free(node->view_block);
     free(node->tenant);
     free(node->name_text);
@@ -75,7 +76,10 @@ struct gs_books *gs_books_free(struct gs_books *books)
         free_node(entry);
     for (pos = 0; (entry = gs_map_next(&books->namespaces, &pos)) != NULL;)
         free_ns(entry);
+    for (pos = 0; (entry = gs_map_next(&books->holds, &pos)) != NULL;)
+        free(entry);
     gs_map_fini(&books->pods);
+    gs_map_fini(&books->holds);
     gs_map_fini(&books->nodes);
     gs_map_fini(&books->namespaces);
     gs_arena_fini(&books->scratch);
@@ -243,6 +247,24 @@ static int read_part(struct gs_books *books, const struct gs_node_view *view, ui
     return part != NULL || old != NULL;
 }
 
+/* What cannot be read changes nothing. */
+static int read_notes(struct gs_books *books, struct gs_books_node_entry *node,
+                      const struct gs_node_view *view, struct gs_err *err)
+{
+    struct gs_arena arena = {0};
+    struct gs_untracked notes;
+    int rc = gs_untracked_read(view->annotations, books->policies, &arena, &notes, err);
+
+    if (rc < 0) {
+        gs_arena_fini(&arena);
+        return rc == -ENOMEM ? rc : -EINVAL;
+    }
+    gs_arena_fini(&node->notes_arena);
+    node->notes_arena = arena;
+    node->notes = notes;
+    return gs_books_count_leftovers(books, node, err);
+}
+
 int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, struct gs_err *err)
 {
     struct gs_books_node_entry *node = gs_books_node_entry(books, view->name);
@@ -259,6 +281,8 @@ int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, s
         if (*at != NULL && (*at)->policy == i)
             at = &(*at)->next;
     }
+    rc = read_notes(books, node, view, first == 0 ? err : NULL);
+    first = rc < 0 && first == 0 ? rc : first;
     rc = join_parts(books, node);
     return rc < 0 ? rc : first;
 }
@@ -277,7 +301,10 @@ void gs_books_node_gone(struct gs_books *books, struct gs_str name)
     }
     books->n_devices -= node->node.n_dev;
     node->node = (struct gs_node){.name = node->node.name};
+    node->notes = (struct gs_untracked){0};
+    gs_arena_fini(&node->notes_arena);
     books->is_unsorted = true;
+    (void)gs_books_count_leftovers(books, node, NULL); /* nobody is named: nothing can fail */
     node->is_there = false;
     gs_books_drop_node_if_unused(books, node);
 }
@@ -405,5 +432,6 @@ struct gs_books_counts gs_books_counts(const struct gs_books *books)
 
     while ((node = gs_map_next(&books->nodes, &pos)) != NULL)
         nodes += node->node.n_dev > 0;
-    return (struct gs_books_counts){nodes, books->n_devices, books->pods.n, books->n_reservations};
+    return (struct gs_books_counts){nodes, books->n_devices, books->pods.n, books->n_reservations,
+                                    books->holds.n};
 }

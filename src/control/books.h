@@ -32,7 +32,12 @@ struct gs_books_pod {
     bool inits_done;    /**< every init container has ended well */
     bool is_over;       /**< Succeeded or Failed: holds nothing */
     int32_t priority;   /**< of its PriorityClass */
+    const struct gs_pairs *labels; /**< NULL: none */
+    int64_t start_us;              /**< when it started, Unix time */
+    int64_t ends_us; /**< when it is to be gone; GS_BOOKS_STAYS: it is not being deleted */
 };
+
+#define GS_BOOKS_STAYS INT64_MIN
 
 /** `policies` outlives the books. */
 GS_WUR int gs_books_new(const struct gs_policies *policies, struct gs_books **ret);
@@ -74,6 +79,51 @@ void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_m
 /** Give up every reservation whose lease has ended; number of them. */
 size_t gs_books_expire(struct gs_books *books, int64_t now_ms);
 
+/** Keep room for a pod that waits until others have left: counts like a reservation, and beside one
+ *  of the same pod does not count at all. Replaces an earlier one of this pod. 0 or -ENOMEM. */
+GS_WUR int gs_books_hold(struct gs_books *books, const struct gs_ask *ask,
+                         const struct gs_placement *placement, int32_t priority, int64_t until_ms);
+/** False: there was none. */
+bool gs_books_unhold(struct gs_books *books, struct gs_str uid);
+bool gs_books_is_held(const struct gs_books *books, struct gs_str uid);
+/** Until the next call of this: holds of lower priority than this, and the pod's own, do not count.
+ *  Empty uid and INT32_MIN: all count. */
+void gs_books_lift(struct gs_books *books, struct gs_str uid, int32_t priority);
+/** Is there a bound pod of lower priority that holds anything? A quick no. */
+bool gs_books_has_below(struct gs_books *books, int32_t priority);
+
+enum gs_books_guest_kind {
+    GS_BOOKS_GUEST_POD,         /**< bound */
+    GS_BOOKS_GUEST_RESERVATION, /**< decided, not bound */
+    GS_BOOKS_GUEST_HOLD,        /**< waits for others to leave */
+    GS_BOOKS_GUEST_LEFTOVER,    /**< its pod is gone from the API server, its containers are not */
+};
+
+/** Somebody who has a part of a node. Views of the books. */
+struct gs_books_guest {
+    struct gs_str uid, ns, name;
+    const struct gs_pairs *labels;
+    enum gs_books_guest_kind kind;
+    int32_t priority;
+    int64_t start_us, ends_us;
+};
+struct gs_books_stake {
+    uint32_t dev, guest; /**< indexes into node->dev and guest */
+    struct gs_tenant tenant;
+};
+/** Who has what of a node. */
+struct gs_books_guests {
+    const struct gs_node *node;
+    const bool *is_shut; /**< [node->n_dev] closed, whoever is there */
+    const struct gs_books_guest *guest;
+    size_t n;
+    const struct gs_books_stake *stake; /**< ascending by device, then guest */
+    size_t n_stakes;
+};
+/** Arrays in the arena; valid until the next change. 0; -ENOENT no such node; -ENOMEM. */
+GS_WUR int gs_books_guests(struct gs_books *books, struct gs_str name, struct gs_arena *arena,
+                           struct gs_books_guests *ret);
+
 /** A node with its use of this moment; NULL: not known, or it has no devices. Valid until the next
  *  change. */
 const struct gs_node *gs_books_node(struct gs_books *books, struct gs_str name);
@@ -97,7 +147,7 @@ GS_WUR int gs_books_quota(struct gs_books *books, struct gs_str ns, struct gs_st
                           struct gs_arena *arena, const struct gs_ns_quota **ret);
 
 struct gs_books_counts {
-    size_t nodes, devices, pods, reservations;
+    size_t nodes, devices, pods, reservations, holds;
 };
 struct gs_books_counts gs_books_counts(const struct gs_books *books);
 

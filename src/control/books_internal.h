@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "control/books.h"
+#include "control/untracked.h"
 #include "model/collapse.h"
 
 /** Part of a device that a pod holds or has been promised. */
@@ -42,7 +43,12 @@ struct gs_books_pod_entry {
     uint32_t n_shares;
     uint32_t *tag; /**< [n policies] or NULL */
     int32_t priority;
-    bool is_reservation;         /**< not (yet) confirmed by the API server */
+    bool is_reservation; /**< not (yet) confirmed by the API server */
+    bool is_hold;        /**< room kept until others have left */
+    bool is_lifted;      /**< of a hold: does not count for now */
+    bool is_leftover;    /**< the API server has no such pod, its node still has its containers */
+    int64_t start_us, ends_us;
+    struct gs_pairs labels;
     int64_t until_ms;            /**< end of the reservation's lease */
     struct gs_pairs annotations; /**< of a reservation: what its Binding carries */
 };
@@ -57,6 +63,8 @@ struct gs_books_node_entry {
     struct gs_tenant *tenant;
     size_t cap_tenants;
     struct gs_books_list pods;
+    struct gs_arena notes_arena;
+    struct gs_untracked notes; /**< what the node says beside its devices; in the arena */
     size_t rank;
     bool is_there; /**< the API server has it */
     bool is_dirty;
@@ -79,6 +87,9 @@ struct gs_books_ns_entry {
 struct gs_books {
     const struct gs_policies *policies;
     struct gs_map nodes, pods, namespaces; /**< by name, UID, name */
+    struct gs_map holds;                   /**< by UID, beside the pods */
+    int32_t lowest;                        /**< priority of a bound pod; valid while n_lowest > 0 */
+    size_t n_lowest, n_bound;
     struct gs_books_node_entry *dirty;
     struct gs_books_node_entry *
         *by_name; /**< nodes with devices, sorted; valid while !is_unsorted */
@@ -94,6 +105,20 @@ struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_st
 /** Free an entry that nothing speaks of any more. Accepts NULL. */
 void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_entry *node);
 void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry *ns);
+
+/** May nobody be given this device, whoever holds it now? */
+bool gs_books_is_shut(const struct gs_books_node_entry *node, const struct gs_books_part *part,
+                      const struct gs_device *dev);
+/** Count those pods that the node's notes name and the API server does not have; forget those that
+ *  the notes do not name any more. 0; -EINVAL a grant cannot be read; -ENOMEM. */
+int gs_books_count_leftovers(struct gs_books *books, struct gs_books_node_entry *node,
+                             struct gs_err *err);
+
+/** A hold that is lifted, or whose pod has its reservation. */
+bool gs_books_counts_not(const struct gs_books *books, const struct gs_books_pod_entry *pod);
+/** The device of a share; node->n_dev: none of this node (the card left, the pod stays). */
+size_t gs_books_device(const struct gs_node *node, const struct gs_policy *policy,
+                       struct gs_str uuid);
 
 /** The node's use has to be added up anew. Accepts NULL. */
 void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node);

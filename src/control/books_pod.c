@@ -10,6 +10,52 @@
 
 /* ---- lists ---- */
 
+/* Bound, and nobody has asked it to go: one that could be evicted. */
+static bool may_go(const struct gs_books_pod_entry *pod)
+{
+    return pod->node != NULL && !pod->is_reservation && !pod->is_hold && !pod->is_leftover &&
+           pod->ends_us == GS_BOOKS_STAYS;
+}
+
+/* Keep the lowest priority of those that could be evicted, and how many have it. */
+static void count_lowest(struct gs_books *books, const struct gs_books_pod_entry *pod)
+{
+    if (!may_go(pod))
+        return;
+    books->n_bound++;
+    if (books->n_lowest > 0 && pod->priority == books->lowest) {
+        books->n_lowest++;
+    } else if (books->n_bound == 1 || (books->n_lowest > 0 && pod->priority < books->lowest)) {
+        books->lowest = pod->priority;
+        books->n_lowest = 1;
+    }
+}
+
+static void uncount_lowest(struct gs_books *books, const struct gs_books_pod_entry *pod)
+{
+    if (!may_go(pod))
+        return;
+    books->n_bound--;
+    if (books->n_lowest > 0 && pod->priority == books->lowest)
+        books->n_lowest--; /* none left: found anew when somebody asks */
+}
+
+bool gs_books_has_below(struct gs_books *books, int32_t priority)
+{
+    const struct gs_books_pod_entry *pod;
+    size_t pos = 0;
+
+    if (books->n_lowest == 0 && books->n_bound > 0)
+        while ((pod = gs_map_next(&books->pods, &pos)) != NULL) {
+            if (!may_go(pod) || (books->n_lowest > 0 && pod->priority > books->lowest))
+                continue;
+            books->n_lowest =
+                books->n_lowest > 0 && pod->priority == books->lowest ? books->n_lowest + 1 : 1;
+            books->lowest = pod->priority;
+        }
+    return books->n_lowest > 0 && books->lowest < priority;
+}
+
 static void link_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
     if (pod->node != NULL) {
@@ -26,6 +72,7 @@ static void link_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
     pod->in_ns->pods.first = pod;
     pod->in_ns->pods.n++;
     books->n_reservations += pod->is_reservation;
+    count_lowest(books, pod);
 }
 
 static void unlink_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
@@ -50,11 +97,27 @@ static void unlink_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
     pod->in_ns->pods.n--;
     gs_books_drop_ns_if_unused(books, pod->in_ns);
     books->n_reservations -= pod->is_reservation;
+    uncount_lowest(books, pod);
+}
+
+static struct gs_map *map_of(struct gs_books *books, bool is_hold)
+{
+    return is_hold ? &books->holds : &books->pods;
+}
+
+/* A hold counts where its pod has nothing else. */
+static void mark_hold(struct gs_books *books, struct gs_str uid)
+{
+    const struct gs_books_pod_entry *hold = gs_map_find(&books->holds, uid);
+
+    if (hold != NULL)
+        gs_books_mark(books, hold->node);
 }
 
 static void drop(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
-    (void)gs_map_remove(&books->pods, pod->uid);
+    (void)gs_map_remove(map_of(books, pod->is_hold), pod->uid);
+    mark_hold(books, pod->uid);
     unlink_pod(books, pod);
     free(pod);
 }
@@ -166,10 +229,39 @@ struct who {
     struct gs_str uid, ns, name, node;
     const uint32_t *tag;
     int32_t priority;
-    bool is_reservation;
-    int64_t until_ms;
-    const struct gs_pairs *annotations; /**< NULL: none */
+    bool is_reservation, is_hold, is_leftover;
+    int64_t until_ms, start_us, ends_us;
+    const struct gs_pairs *annotations, *labels; /**< NULL: none */
 };
+
+static size_t pairs_bytes(const struct gs_pairs *pairs)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; pairs != NULL && i < pairs->n; i++)
+        bytes += sizeof(struct gs_pair) + pairs->at[i].key.n + pairs->at[i].value.n + 2;
+    return bytes;
+}
+
+/* Room for the pairs at *at, which moves on. */
+static struct gs_pairs pairs_at(char **at, const struct gs_pairs *pairs)
+{
+    struct gs_pairs kept = {.at = (struct gs_pair *)(void *)*at};
+
+    if (pairs == NULL)
+        return (struct gs_pairs){0};
+    kept.n = kept.cap = pairs->n;
+    *at = (char *)(kept.at + kept.n);
+    return kept;
+}
+
+static void keep_pairs(char **at, const struct gs_pairs *from, struct gs_pairs *to)
+{
+    for (size_t i = 0; i < to->n; i++) {
+        to->at[i].key = keep(at, from->at[i].key);
+        to->at[i].value = keep(at, from->at[i].value);
+    }
+}
 
 static size_t entry_bytes(const struct who *who, const struct shares *s, size_t n_tags)
 {
@@ -178,10 +270,7 @@ static size_t entry_bytes(const struct who *who, const struct shares *s, size_t 
 
     for (size_t i = 0; i < s->n; i++)
         bytes += s->at[i].uuid.n + 1;
-    for (size_t i = 0; who->annotations != NULL && i < who->annotations->n; i++)
-        bytes += sizeof(struct gs_pair) + who->annotations->at[i].key.n +
-                 who->annotations->at[i].value.n + 2;
-    return bytes;
+    return bytes + pairs_bytes(who->annotations) + pairs_bytes(who->labels);
 }
 
 /* One block for the entry, its shares, notes and text: tens of thousands of them are kept. */
@@ -203,18 +292,12 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
     }
     pod->share = (struct gs_books_share *)(void *)(pod + 1);
     at = (char *)(pod->share + s->n);
-    if (who->annotations != NULL) {
-        pod->annotations = (struct gs_pairs){.at = (struct gs_pair *)(void *)at,
-                                             .n = who->annotations->n,
-                                             .cap = who->annotations->n};
-        at = (char *)(pod->annotations.at + pod->annotations.n);
-    }
+    pod->annotations = pairs_at(&at, who->annotations);
+    pod->labels = pairs_at(&at, who->labels);
     pod->tag = n_tags > 0 ? (uint32_t *)(void *)at : NULL;
     at += n_tags * sizeof(uint32_t);
-    for (size_t i = 0; i < pod->annotations.n; i++) {
-        pod->annotations.at[i].key = keep(&at, who->annotations->at[i].key);
-        pod->annotations.at[i].value = keep(&at, who->annotations->at[i].value);
-    }
+    keep_pairs(&at, who->annotations, &pod->annotations);
+    keep_pairs(&at, who->labels, &pod->labels);
     for (size_t i = 0; i < s->n; i++) {
         pod->share[i] = s->at[i];
         pod->share[i].uuid = keep(&at, s->at[i].uuid);
@@ -227,15 +310,20 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
     pod->ns = pod->in_ns->name;
     pod->priority = who->priority;
     pod->is_reservation = who->is_reservation;
+    pod->is_hold = who->is_hold;
+    pod->is_leftover = who->is_leftover;
     pod->until_ms = who->until_ms;
+    pod->start_us = who->start_us;
+    pod->ends_us = who->ends_us;
     return pod;
 }
 
 static int put_entry(struct gs_books *books, const struct who *who, const struct shares *s)
 {
     struct gs_books_pod_entry *pod = make_entry(books, who, s);
-    struct gs_books_pod_entry *old = gs_map_find(&books->pods, who->uid);
-    int rc = pod == NULL ? -ENOMEM : gs_map_set(&books->pods, pod->uid, pod);
+    struct gs_map *map = map_of(books, who->is_hold);
+    struct gs_books_pod_entry *old = gs_map_find(map, who->uid);
+    int rc = pod == NULL ? -ENOMEM : gs_map_set(map, pod->uid, pod);
 
     if (rc < 0) {
         if (pod != NULL) {
@@ -246,11 +334,75 @@ static int put_entry(struct gs_books *books, const struct who *who, const struct
         return rc;
     }
     link_pod(books, pod);
+    mark_hold(books, pod->uid);
     if (old != NULL) {
         unlink_pod(books, old);
         free(old);
     }
     return 0;
+}
+
+/* ---- pods that are gone while their containers are not ---- */
+
+static const struct gs_untracked_pod *named(const struct gs_books_node_entry *node,
+                                            struct gs_str uid)
+{
+    for (size_t i = 0; node != NULL && i < node->notes.n_pods; i++)
+        if (gs_str_eq(node->notes.pod[i].uid, uid))
+            return &node->notes.pod[i];
+    return NULL;
+}
+
+/* The API server does not have this pod (any more): count it if its node does. */
+static int count_leftover(struct gs_books *books, struct gs_books_node_entry *node,
+                          const struct gs_untracked_pod *note, struct gs_err *err)
+{
+    const struct gs_books_pod_entry *old = gs_map_find(&books->pods, note->uid);
+    struct gs_books_pod pod = {.grant = note->grant, .placements = note->placements};
+    struct who who = {.uid = note->uid,
+                      .node = node->node.name,
+                      .priority = INT32_MAX,
+                      .start_us = GS_BOOKS_STAYS,
+                      .ends_us = GS_BOOKS_STAYS,
+                      .is_leftover = true};
+    struct shares s = {0};
+    int rc;
+
+    if (old != NULL && (!old->is_leftover || old->node != node))
+        return 0;
+    gs_arena_reset(&books->scratch);
+    rc = read_shares(books, &pod, &s, err);
+    return rc == 0 && s.n > 0 ? put_entry(books, &who, &s) : rc;
+}
+
+int gs_books_count_leftovers(struct gs_books *books, struct gs_books_node_entry *node,
+                             struct gs_err *err)
+{
+    struct gs_books_pod_entry *next;
+    int first = 0;
+
+    for (struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = next) {
+        next = p->node_next;
+        if (p->is_leftover && named(node, p->uid) == NULL)
+            drop(books, p);
+    }
+    for (size_t i = 0; i < node->notes.n_pods; i++) {
+        int rc = count_leftover(books, node, &node->notes.pod[i], first == 0 ? err : NULL);
+
+        first = rc < 0 && first == 0 ? rc : first;
+    }
+    return first;
+}
+
+/* The pod holds nothing by itself from now on. */
+static void leave(struct gs_books *books, struct gs_books_pod_entry *pod)
+{
+    struct gs_books_node_entry *node = pod->node;
+    const struct gs_untracked_pod *note = named(node, pod->uid);
+
+    drop(books, pod);
+    if (note != NULL)
+        (void)count_leftover(books, node, note, NULL); /* it was read before */
 }
 
 int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, struct gs_err *err)
@@ -262,13 +414,18 @@ int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, str
                       .name = pod->name,
                       .node = pod->node,
                       .tag = pod->tag,
-                      .priority = pod->priority};
+                      .priority = pod->priority,
+                      .labels = pod->labels,
+                      .start_us = pod->start_us,
+                      .ends_us = pod->ends_us};
     int rc;
 
+    if (pod->is_over || pod->node.n > 0)
+        (void)gs_books_unhold(books, pod->uid);
     if (pod->is_over || pod->node.n == 0) {
         /* A reservation outlives news of a pod that is still waiting. */
-        if (old != NULL && (pod->is_over || !old->is_reservation))
-            drop(books, old);
+        if (old != NULL && !old->is_leftover && (pod->is_over || !old->is_reservation))
+            leave(books, old);
         return 0;
     }
     gs_arena_reset(&books->scratch);
@@ -288,8 +445,9 @@ void gs_books_pod_gone(struct gs_books *books, struct gs_str uid)
 {
     struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
 
-    if (pod != NULL)
-        drop(books, pod);
+    (void)gs_books_unhold(books, uid);
+    if (pod != NULL && !pod->is_leftover)
+        leave(books, pod);
 }
 
 /* ---- reservations ---- */
@@ -324,25 +482,19 @@ static int shares_of(struct gs_books *books, const struct gs_ask *ask,
     return rc;
 }
 
-int gs_books_reserve(struct gs_books *books, const struct gs_ask *ask,
-                     const struct gs_placement *placement, const struct gs_pairs *annotations,
-                     int64_t until_ms)
+/* What was decided for a pod, as a reservation or a hold of it. */
+static int put_decision(struct gs_books *books, const struct gs_ask *ask,
+                        const struct gs_placement *placement, struct who who)
 {
-    const struct gs_pod *pod = ask->pod;
-    const struct gs_books_pod_entry *old = gs_map_find(&books->pods, pod->uid);
-    struct who who = {.uid = pod->uid,
-                      .ns = pod->ns,
-                      .name = pod->name,
-                      .node = placement->node->name,
-                      .is_reservation = true,
-                      .until_ms = until_ms,
-                      .annotations = annotations};
     struct shares s = {0};
     uint32_t *tag;
     int rc;
 
-    if (old != NULL && !old->is_reservation)
-        return -EEXIST;
+    who.uid = ask->pod->uid;
+    who.ns = ask->pod->ns;
+    who.name = ask->pod->name;
+    who.node = placement->node->name;
+    who.start_us = who.ends_us = GS_BOOKS_STAYS;
     gs_arena_reset(&books->scratch);
     tag = GS_ARENA_ARRAY(&books->scratch, books->policies->n, uint32_t);
     if (tag == NULL)
@@ -354,6 +506,57 @@ int gs_books_reserve(struct gs_books *books, const struct gs_ask *ask,
     }
     rc = shares_of(books, ask, placement, &s);
     return rc < 0 ? rc : put_entry(books, &who, &s);
+}
+
+int gs_books_reserve(struct gs_books *books, const struct gs_ask *ask,
+                     const struct gs_placement *placement, const struct gs_pairs *annotations,
+                     int64_t until_ms)
+{
+    const struct gs_books_pod_entry *old = gs_map_find(&books->pods, ask->pod->uid);
+
+    if (old != NULL && !old->is_reservation)
+        return -EEXIST;
+    return put_decision(
+        books, ask, placement,
+        (struct who){.is_reservation = true, .until_ms = until_ms, .annotations = annotations});
+}
+
+int gs_books_hold(struct gs_books *books, const struct gs_ask *ask,
+                  const struct gs_placement *placement, int32_t priority, int64_t until_ms)
+{
+    return put_decision(books, ask, placement,
+                        (struct who){.is_hold = true, .priority = priority, .until_ms = until_ms});
+}
+
+bool gs_books_unhold(struct gs_books *books, struct gs_str uid)
+{
+    struct gs_books_pod_entry *hold = gs_map_find(&books->holds, uid);
+
+    if (hold == NULL)
+        return false;
+    drop(books, hold);
+    return true;
+}
+
+bool gs_books_is_held(const struct gs_books *books, struct gs_str uid)
+{
+    return gs_map_find(&books->holds, uid) != NULL;
+}
+
+void gs_books_lift(struct gs_books *books, struct gs_str uid, int32_t priority)
+{
+    struct gs_books_pod_entry *hold;
+    size_t pos = 0;
+
+    if (books->holds.n == 0)
+        return;
+    while ((hold = gs_map_next(&books->holds, &pos)) != NULL) {
+        bool is_lifted = hold->priority < priority || (uid.n > 0 && gs_str_eq(hold->uid, uid));
+
+        if (hold->is_lifted != is_lifted)
+            gs_books_mark(books, hold->node);
+        hold->is_lifted = is_lifted;
+    }
 }
 
 bool gs_books_release(struct gs_books *books, struct gs_str uid)
@@ -386,20 +589,25 @@ void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_m
         pod->until_ms = until_ms;
 }
 
-size_t gs_books_expire(struct gs_books *books, int64_t now_ms)
+static size_t expire(struct gs_books *books, const struct gs_map *map, int64_t now_ms)
 {
     size_t expired = 0, pos = 0;
     struct gs_books_pod_entry *pod;
 
-    if (books->n_reservations == 0)
-        return 0;
-    while ((pod = gs_map_next(&books->pods, &pos)) != NULL)
-        if (pod->is_reservation && pod->until_ms <= now_ms) {
+    while ((pod = gs_map_next(map, &pos)) != NULL)
+        if ((pod->is_reservation || pod->is_hold) && pod->until_ms <= now_ms) {
             drop(books, pod);
             expired++;
             pos--; /* another entry may have moved here; one moved further back waits a turn */
         }
     return expired;
+}
+
+size_t gs_books_expire(struct gs_books *books, int64_t now_ms)
+{
+    size_t expired = expire(books, &books->holds, now_ms);
+
+    return books->n_reservations == 0 ? expired : expired + expire(books, &books->pods, now_ms);
 }
 
 bool gs_books_holder(const struct gs_books *books, struct gs_str uid, struct gs_books_holder *ret)

@@ -104,7 +104,7 @@ int gs_books_quota(struct gs_books *books, struct gs_str ns_name, struct gs_str 
             line[i].core_limit = lower(line[i].core_limit, q->core_limit[i]);
         }
     for (const struct gs_books_pod_entry *p = ns->pods.first; p != NULL; p = p->ns_next)
-        for (uint32_t i = 0; i < p->n_shares && !gs_str_eq(p->uid, but); i++) {
+        for (uint32_t i = 0; i < p->n_shares && !p->is_hold && !gs_str_eq(p->uid, but); i++) {
             line[p->share[i].policy].mem_used += p->share[i].mem_mib;
             line[p->share[i].policy].core_used += p->share[i].cores;
         }

@@ -6,9 +6,13 @@
 #include "control/books_internal.h"
 #include "model/usage.h"
 
-/* The device of a share; n_dev: none of this node (the card left, the pod stays). */
-static size_t device_of(const struct gs_node *node, const struct gs_policy *policy,
-                        struct gs_str uuid)
+bool gs_books_counts_not(const struct gs_books *books, const struct gs_books_pod_entry *pod)
+{
+    return pod->is_hold && (pod->is_lifted || gs_map_find(&books->pods, pod->uid) != NULL);
+}
+
+size_t gs_books_device(const struct gs_node *node, const struct gs_policy *policy,
+                       struct gs_str uuid)
 {
     const struct gs_group *group = gs_node_group(node, policy);
 
@@ -42,12 +46,14 @@ static size_t add_tenants(struct gs_books *books, struct gs_books_node_entry *no
     struct gs_use *use = &node->use[dev];
 
     use->tenant = node->tenant + n;
-    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next)
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next) {
+        if (gs_books_counts_not(books, p))
+            continue;
         for (uint32_t i = 0; i < p->n_shares; i++) {
             const struct gs_books_share *share = &p->share[i];
             const struct gs_policy *policy = books->policies->at[share->policy];
 
-            if (device_of(&node->node, policy, share->uuid) != dev)
+            if (gs_books_device(&node->node, policy, share->uuid) != dev)
                 continue;
             node->tenant[n] = (struct gs_tenant){
                 .uid = p->uid,
@@ -61,7 +67,17 @@ static size_t add_tenants(struct gs_books *books, struct gs_books_node_entry *no
             gs_usage_count(policy, &node->node.dev[dev], use, &node->tenant[n++]);
             use->n_tenants++;
         }
+    }
     return n;
+}
+
+bool gs_books_is_shut(const struct gs_books_node_entry *node, const struct gs_books_part *part,
+                      const struct gs_device *dev)
+{
+    for (size_t i = 0; i < node->notes.n_cards; i++)
+        if (gs_str_eq(node->notes.card[i], dev->id))
+            return true;
+    return part->is_muted;
 }
 
 int gs_books_derive(struct gs_books *books, struct gs_books_node_entry *node)
@@ -78,7 +94,7 @@ int gs_books_derive(struct gs_books *books, struct gs_books_node_entry *node)
         const struct gs_policy *policy = books->policies->at[part->policy];
 
         for (uint32_t i = part->group.first; i < part->group.first + part->group.n; i++) {
-            node->use[i].is_closed |= part->is_muted;
+            node->use[i].is_closed |= gs_books_is_shut(node, part, &node->node.dev[i]);
             if (policy->ops->audit != NULL)
                 policy->ops->audit(policy, &node->node.dev[i], &node->use[i]);
         }

@@ -116,6 +116,9 @@ int gs_control_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *pla
         .inits_done = are_inits_done(pod),
         .is_over = pod->phase == GS_KUBE_PHASE_SUCCEEDED || pod->phase == GS_KUBE_PHASE_FAILED,
         .priority = pod->priority,
+        .labels = &placed->labels,
+        .start_us = pod->start_us != GS_KUBE_NO_TIME ? pod->start_us : pod->meta.created_us,
+        .ends_us = pod->meta.deletion_us,
     };
     return 0;
 }

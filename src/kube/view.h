@@ -106,6 +106,7 @@ struct gs_kube_pod {
     size_t n_containers, n_init;
     enum gs_kube_phase phase;
     struct gs_str nominated_node, status_reason;
+    int64_t start_us; /**< status.startTime: the kubelet took it up; GS_KUBE_NO_TIME: not yet */
     struct gs_kube_condition *condition;
     size_t n_conditions;
     struct gs_kube_container_status *init_status, *status; /**< of init and of app containers */

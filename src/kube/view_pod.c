@@ -194,6 +194,7 @@ static int read_status(yyjson_val *status, struct gs_arena *arena, struct gs_kub
     static const struct gs_kube_field rows[] = {
         {"nominatedNodeName", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_pod, nominated_node)},
         {"reason", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_pod, status_reason)},
+        {"startTime", GS_KUBE_FIELD_TIME, offsetof(struct gs_kube_pod, start_us)},
     };
     struct gs_str phase = {0};
     int rc = gs_kube_view_fields(status, rows, GS_ARRAY_LEN(rows), ret, err);
@@ -226,6 +227,7 @@ int gs_kube_view_pod(yyjson_val *val, struct gs_arena *arena, struct gs_kube_pod
 
     memset(ret, 0, sizeof(*ret));
     ret->grace_s = -1;
+    ret->start_us = GS_KUBE_NO_TIME;
     rc = gs_kube_view_meta(val, arena, &ret->meta, err);
     if (rc < 0)
         return rc;

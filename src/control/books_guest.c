@@ -1,0 +1,89 @@
+/* Who has what of a node: for those who ask what would be if some of them left. */
+
+#include <errno.h>
+
+#include "control/books_internal.h"
+
+static enum gs_books_guest_kind kind_of(const struct gs_books_pod_entry *pod)
+{
+    return pod->is_hold          ? GS_BOOKS_GUEST_HOLD
+           : pod->is_reservation ? GS_BOOKS_GUEST_RESERVATION
+           : pod->is_leftover    ? GS_BOOKS_GUEST_LEFTOVER
+                                 : GS_BOOKS_GUEST_POD;
+}
+
+static void add_guest(const struct gs_books_pod_entry *pod, struct gs_books_guest *ret)
+{
+    *ret = (struct gs_books_guest){
+        .uid = pod->uid,
+        .ns = pod->ns,
+        .name = pod->name,
+        .labels = &pod->labels,
+        .kind = kind_of(pod),
+        .priority = pod->priority,
+        .start_us = pod->start_us,
+        .ends_us = pod->ends_us,
+    };
+}
+
+/* Stakes in one device. */
+static size_t add_stakes(const struct gs_books *books, const struct gs_books_node_entry *node,
+                         size_t dev, struct gs_books_stake *at)
+{
+    uint32_t guest = 0;
+    size_t n = 0;
+
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next) {
+        if (gs_books_counts_not(books, p))
+            continue;
+        for (uint32_t i = 0; i < p->n_shares; i++) {
+            const struct gs_books_share *share = &p->share[i];
+
+            if (gs_books_device(&node->node, books->policies->at[share->policy], share->uuid) ==
+                dev)
+                at[n++] = (struct gs_books_stake){
+                    .dev = (uint32_t)dev,
+                    .guest = guest,
+                    .tenant = {.uid = p->uid,
+                               .slots = share->slots,
+                               .mem_mib = share->mem_mib,
+                               .cores = share->cores,
+                               .tag = p->tag != NULL ? p->tag[share->policy] : 0,
+                               .place_start = share->place_start,
+                               .place_size = share->place_size},
+                };
+        }
+        guest++;
+    }
+    return n;
+}
+
+int gs_books_guests(struct gs_books *books, struct gs_str name, struct gs_arena *arena,
+                    struct gs_books_guests *ret)
+{
+    const struct gs_books_node_entry *node = gs_map_find(&books->nodes, name);
+    struct gs_books_guest *guest;
+    struct gs_books_stake *stake;
+    size_t n = 0, n_shares = 0, n_stakes = 0;
+    bool *is_shut;
+
+    if (gs_books_node(books, name) == NULL)
+        return -ENOENT;
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next)
+        n_shares += p->n_shares;
+    guest = GS_ARENA_ARRAY(arena, node->pods.n, struct gs_books_guest);
+    stake = GS_ARENA_ARRAY(arena, n_shares, struct gs_books_stake);
+    is_shut = GS_ARENA_ARRAY(arena, node->node.n_dev, bool);
+    if (guest == NULL || stake == NULL || is_shut == NULL)
+        return -ENOMEM;
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next)
+        if (!gs_books_counts_not(books, p))
+            add_guest(p, &guest[n++]);
+    for (const struct gs_books_part *part = node->part; part != NULL; part = part->next)
+        for (uint32_t i = part->group.first; i < part->group.first + part->group.n; i++)
+            is_shut[i] = gs_books_is_shut(node, part, &node->node.dev[i]);
+    for (size_t dev = 0; dev < node->node.n_dev; dev++)
+        n_stakes += add_stakes(books, node, dev, &stake[n_stakes]);
+    *ret = (struct gs_books_guests){&node->node, is_shut, guest, n, stake, n_stakes};
+    return 0;
+}
