@@ -146,6 +146,10 @@ void gs_books_quota_gone(struct gs_books *books, struct gs_str ns, struct gs_str
 GS_WUR int gs_books_quota(struct gs_books *books, struct gs_str ns, struct gs_str but,
                           struct gs_arena *arena, const struct gs_ns_quota **ret);
 
+/** Walk over namespaces with quotas, in no order; *pos starts at 0; false at the end. The view is
+ *  valid until the next change. */
+bool gs_books_next_quota(const struct gs_books *books, size_t *pos, struct gs_str *ret_ns);
+
 struct gs_books_counts {
     size_t nodes, devices, pods, reservations, holds;
 };

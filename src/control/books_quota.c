@@ -112,3 +112,15 @@ int gs_books_quota(struct gs_books *books, struct gs_str ns_name, struct gs_str 
     *ret = quota;
     return 0;
 }
+
+bool gs_books_next_quota(const struct gs_books *books, size_t *pos, struct gs_str *ret_ns)
+{
+    const struct gs_books_ns_entry *ns;
+
+    while ((ns = gs_map_next(&books->namespaces, pos)) != NULL)
+        if (ns->quota != NULL) {
+            *ret_ns = ns->name;
+            return true;
+        }
+    return false;
+}

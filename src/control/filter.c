@@ -251,6 +251,9 @@ static int note_shortage(struct call *c)
     if (rc == 0)
         c->note->text = gs_arena_str(c->arena, (struct gs_str){gs_buf_text(&text), text.n});
     c->note->outcome = GS_FILTER_NO_ROOM;
+    c->note->n_unregistered = c->shortage.unregistered;
+    for (size_t i = 0; i < GS_REASON_COUNT; i++)
+        c->note->why |= (uint32_t)(c->shortage.of[i].nodes > 0) << i;
     gs_buf_fini(&text);
     return rc;
 }

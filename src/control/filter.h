@@ -47,6 +47,8 @@ struct gs_filter_note {
     struct gs_str node; /**< chosen */
     struct gs_str text; /**< one sentence for people */
     size_t n_nodes, n_fit;
+    uint32_t why; /**< no room: one bit for each enum gs_reason that some node gave first */
+    size_t n_unregistered; /**< no room: nodes without devices of ours */
 };
 
 /** POST /filter. ret_reply: JSON from malloc(), also for errors (they travel inside it).

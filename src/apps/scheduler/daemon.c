@@ -7,12 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "apps/scheduler/routes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "contract/names.h"
-#include "control/extender.h"
 #include "control/policies.h"
-#include "core/size.h"
 #include "kube/config.h"
 #include "net/secret.h"
 #include "vendors/registry_policy.h"
@@ -21,186 +20,6 @@
 /* Busy kept-alive clients get their "Connection: close" with an answer within it. */
 #define STOP_IDLE_MS  2000
 #define STOP_GRACE_MS 10000
-
-static struct gs_moment now_of(const struct gs_daemon *d)
-{
-    const struct gs_clock *clock = gs_loop_clock(d->loop);
-
-    return (struct gs_moment){.unix_ns = (int64_t)gs_clock_real_ns(clock),
-                              .mono_ms = (int64_t)(gs_clock_mono_ns(clock) / GS_CLOCK_MS)};
-}
-
-static struct gs_filter_env env_of(struct gs_daemon *d)
-{
-    return (struct gs_filter_env){d->books, &d->filter, now_of(d), &d->call};
-}
-
-/* ---- requests ---- */
-
-static int on_healthz(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
-{
-    (void)user;
-    (void)req;
-    gs_http_server_reply_text(reply, 200, "ok\n");
-    return 0;
-}
-
-static int on_readyz(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
-{
-    const struct gs_daemon *d = user;
-
-    (void)req;
-    if (gs_registry_is_synced(d->registry) && !d->is_stopping)
-        gs_http_server_reply_text(reply, 200, "ok\n");
-    else
-        gs_http_server_reply_text(reply, 503, "reading the cluster\n");
-    return 0;
-}
-
-static void post_event(struct gs_daemon *d, const struct gs_filter_note *note)
-{
-    static const char *const reason[] = {
-        [GS_FILTER_FOUND] = "FilteringSucceed",
-        [GS_FILTER_NO_ROOM] = "FilteringFailed",
-        [GS_FILTER_ERROR] = "FilteringFailed",
-    };
-
-    if (note->outcome == GS_FILTER_NOTHING_ASKED || note->is_simulation || note->uid.n == 0)
-        return;
-    gs_kube_event_post(d->events,
-                       &(struct gs_kube_event){
-                           .resource = &gs_kube_pods,
-                           .ns = note->ns,
-                           .name = note->name,
-                           .uid = note->uid,
-                           .type = note->outcome == GS_FILTER_FOUND ? "Normal" : "Warning",
-                           .reason = reason[note->outcome],
-                           .message = note->text,
-                       });
-}
-
-static int on_filter(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
-{
-    struct gs_daemon *d = user;
-    struct gs_filter_env env = env_of(d);
-    struct gs_filter_note note;
-    char *text;
-    size_t n;
-    int rc;
-
-    if (req->body.n == 0) {
-        gs_http_server_reply_text(reply, 400, "Please send a request body\n");
-        return 0;
-    }
-    if (!gs_registry_is_synced(d->registry)) {
-        gs_http_server_reply_text(reply, 503, "reading the cluster\n");
-        return 0;
-    }
-    gs_arena_reset(&d->call);
-    rc = gs_filter(&env, req->body, &text, &n, &note);
-    if (rc < 0)
-        return rc;
-    gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
-    post_event(d, &note);
-    return 0;
-}
-
-static int on_prioritize(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
-{
-    struct gs_daemon *d = user;
-    struct gs_filter_env env = env_of(d);
-    char *text;
-    size_t n;
-    int rc;
-
-    gs_arena_reset(&d->call);
-    rc = gs_filter_prioritize(&env, req->body, &text, &n);
-    if (rc == -EINVAL) {
-        gs_http_server_reply_text(reply, 400, "not understood\n");
-        return 0;
-    }
-    if (rc < 0)
-        return rc;
-    gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
-    return 0;
-}
-
-/* ---- webhook ---- */
-
-static int on_webhook(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
-{
-    struct gs_daemon *d = user;
-    struct gs_str type = gs_http_server_header(req, "Content-Type");
-    struct gs_admit_reply answer;
-    char message[160];
-    int rc;
-
-    gs_arena_reset(&d->call);
-    if (req->body.n == 0) {
-        rc = gs_admit_error("request body is empty", 400, &answer);
-    } else if (!gs_str_eq(type, GS_STR("application/json"))) {
-        (void)snprintf(message, sizeof(message), "contentType=%.*s, expected application/json",
-                       (int)(type.n < 64 ? type.n : 64), type.n > 0 ? type.p : "");
-        rc = gs_admit_error(message, 400, &answer);
-    } else {
-        rc = gs_admit(&d->admit, d->books, req->body, &d->call, &answer);
-    }
-    if (rc < 0)
-        return rc;
-    gs_http_server_reply_take_malloc(reply, 200, "application/json", answer.json, answer.n);
-    return 0;
-}
-
-/* ---- bind: answered when the API server has answered ---- */
-
-static void on_bind_done(void *arg, const char *error)
-{
-    struct gs_http_later *later = arg;
-    struct gs_http_reply reply = {0};
-    char *text;
-    size_t n;
-
-    if (gs_extender_write_error(error, &text, &n) == 0)
-        gs_http_server_reply_take_malloc(&reply, 200, "application/json", text, n);
-    else
-        gs_http_server_reply_text(&reply, 500, "no memory\n");
-    gs_http_server_answer(later, &reply);
-}
-
-static int refuse_bind(struct gs_http_reply *reply, const struct gs_err *err)
-{
-    char *text;
-    size_t n;
-    int rc = gs_extender_write_error(err->text, &text, &n);
-
-    if (rc == 0)
-        gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
-    return rc;
-}
-
-static int on_bind(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
-{
-    struct gs_daemon *d = user;
-    struct gs_extender_binding binding;
-    struct gs_http_later *later;
-    struct gs_err err = {0};
-    int rc;
-
-    gs_arena_reset(&d->call);
-    rc = gs_extender_read_binding(req->body, &d->call, &binding, &err);
-    if (rc == 0 && !gs_registry_is_synced(d->registry))
-        rc = gs_err_set(&err, -EAGAIN, "reading the cluster");
-    if (rc < 0)
-        return rc == -ENOMEM ? rc : refuse_bind(reply, &err);
-    /* The Binding goes on when the caller hangs up: its answer is then dropped. */
-    later = gs_http_server_later(req, NULL, NULL);
-    if (later == NULL)
-        return -ENOMEM;
-    rc = gs_binder_bind(d->binder, &binding, on_bind_done, later, &err);
-    if (rc < 0)
-        on_bind_done(later, err.text);
-    return GS_HTTP_LATER;
-}
 
 /* ---- life ---- */
 
@@ -218,8 +37,9 @@ static void on_node(void *arg, const struct gs_kube_node *node, const struct gs_
 static void on_housekeeping(void *user)
 {
     struct gs_daemon *d = user;
-    size_t n = gs_books_expire(d->books, now_of(d).mono_ms);
+    size_t n = gs_books_expire(d->books, (int64_t)(gs_loop_now_ns(d->loop) / GS_CLOCK_MS));
 
+    gs_metrics_expired(d->stats, n);
     if (n > 0)
         GS_LOG_INFO("reservations expired without a bind", GS_LOG_UINT("count", n));
     gs_loop_timer_in(d->loop, &d->housekeeping, HOUSEKEEPING_MS, on_housekeeping, d);
@@ -341,50 +161,16 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
     return rc;
 }
 
-static int listen_all(struct gs_daemon *d, struct gs_err *err)
-{
-    const struct gs_flags *f = d->flags;
-    bool has_ca = f->client_ca[0] != '\0',
-         has_cert = f->cert_file[0] != '\0' && f->key_file[0] != '\0';
-    enum gs_http_access access = has_ca ? GS_HTTP_CLIENT_CERT_OR_LOOPBACK : GS_HTTP_ANYONE;
-    const struct gs_http_route route[] = {
-        {"POST", "/filter", on_filter, d, access},
-        {"POST", "/prioritize", on_prioritize, d, access},
-        {"POST", "/bind", on_bind, d, access},
-        {"POST", "/webhook", on_webhook, d, GS_HTTP_ANYONE},
-        {"GET", "/healthz", on_healthz, d, GS_HTTP_ANYONE},
-        {"GET", "/readyz", on_readyz, d, GS_HTTP_ANYONE},
-    };
-    struct gs_http_route *routes =
-        GS_ARENA_ARRAY(&d->conf, GS_ARRAY_LEN(route), struct gs_http_route);
-    uint64_t limit;
-
-    if (routes == NULL)
-        return -ENOMEM;
-    memcpy(routes, route, sizeof(route));
-    if (gs_size_parse(gs_str_of(f->body_limit), &limit) < 0 || limit == 0)
-        return gs_err_set(err, -EINVAL, "--body-limit: '%s' is not a size", f->body_limit);
-    return gs_http_server_open(d->loop,
-                               &(struct gs_http_server_options){
-                                   .name = "extender",
-                                   .address = f->http_bind,
-                                   .cert_file = has_cert ? f->cert_file : NULL,
-                                   .key_file = has_cert ? f->key_file : NULL,
-                                   .client_ca_file = has_ca ? f->client_ca : NULL,
-                                   .body_limit = (size_t)limit,
-                                   .routes = routes,
-                                   .n_routes = GS_ARRAY_LEN(route),
-                               },
-                               &d->server, err);
-}
-
 int gs_daemon_init(struct gs_daemon *d, const struct gs_flags *flags, struct gs_err *err)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, 0};
     int rc;
 
     d->flags = flags;
+    d->start_unix_s = gs_clock_real_ns(gs_clock_real()) / GS_CLOCK_S;
     rc = configure(d, err);
+    if (rc == 0)
+        rc = gs_metrics_new(&d->stats);
     if (rc == 0)
         rc = gs_loop_new(NULL, &d->loop);
     if (rc == 0)
@@ -392,7 +178,7 @@ int gs_daemon_init(struct gs_daemon *d, const struct gs_flags *flags, struct gs_
     if (rc == 0)
         rc = connect_cluster(d, err);
     if (rc == 0)
-        rc = listen_all(d, err);
+        rc = gs_routes_open(d, err);
     if (rc < 0 && err->text[0] == '\0')
         (void)gs_err_set(err, rc, "%s", strerror(-rc));
     return rc;
@@ -400,8 +186,10 @@ int gs_daemon_init(struct gs_daemon *d, const struct gs_flags *flags, struct gs_
 
 int gs_daemon_run(struct gs_daemon *d)
 {
-    GS_LOG_INFO("serving", GS_LOG_CSTR("address", gs_http_server_address(d->server)),
-                GS_LOG_UINT("vendors", d->policies.n));
+    GS_LOG_INFO(
+        "serving", GS_LOG_CSTR("address", gs_http_server_address(d->server)),
+        GS_LOG_CSTR("metrics", d->metrics != NULL ? gs_http_server_address(d->metrics) : "nowhere"),
+        GS_LOG_UINT("vendors", d->policies.n));
     gs_loop_timer_in(d->loop, &d->housekeeping, HOUSEKEEPING_MS, on_housekeeping, d);
     return gs_loop_run(d->loop);
 }
@@ -410,6 +198,7 @@ void gs_daemon_fini(struct gs_daemon *d)
 {
     gs_http_server_free(d->server);
     gs_http_server_free(d->metrics);
+    gs_metrics_free(d->stats);
     gs_registry_free(d->registry);
     gs_binder_free(d->binder);
     gs_kube_events_free(d->events);

@@ -7,6 +7,7 @@
 #include "control/admit.h"
 #include "control/bind.h"
 #include "control/filter.h"
+#include "control/metrics.h"
 #include "control/registry.h"
 #include "core/cleanup.h"
 #include "kube/event.h"
@@ -26,8 +27,11 @@ struct gs_daemon {
     struct gs_books *books;
     struct gs_registry *registry;
     struct gs_binder *binder;
+    struct gs_metrics *stats;
     struct gs_http_server *server, *metrics;
     struct gs_arena call; /**< of one request */
+    unsigned n_scrapes;   /**< pages of metrics that are being written */
+    uint64_t start_unix_s;
     struct gs_loop_timer housekeeping;
     bool is_stopping;
 };

@@ -1,0 +1,312 @@
+#include "apps/scheduler/routes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apps/scheduler/daemon.h"
+#include "apps/scheduler/scrape.h"
+#include "base/clock.h"
+#include "control/extender.h"
+#include "core/size.h"
+
+static struct gs_moment now_of(const struct gs_daemon *d)
+{
+    const struct gs_clock *clock = gs_loop_clock(d->loop);
+
+    return (struct gs_moment){.unix_ns = (int64_t)gs_clock_real_ns(clock),
+                              .mono_ms = (int64_t)(gs_clock_mono_ns(clock) / GS_CLOCK_MS)};
+}
+
+static struct gs_filter_env env_of(struct gs_daemon *d)
+{
+    return (struct gs_filter_env){d->books, &d->filter, now_of(d), &d->call};
+}
+
+static void took(struct gs_daemon *d, enum gs_metrics_call call, uint64_t started)
+{
+    gs_metrics_took(d->stats, call, gs_loop_now_ns(d->loop) - started);
+}
+
+/* ---- health ---- */
+
+static int on_healthz(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
+{
+    (void)user;
+    (void)req;
+    gs_http_server_reply_text(reply, 200, "ok\n");
+    return 0;
+}
+
+static int on_readyz(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
+{
+    const struct gs_daemon *d = user;
+
+    (void)req;
+    if (gs_registry_is_synced(d->registry) && !d->is_stopping)
+        gs_http_server_reply_text(reply, 200, "ok\n");
+    else
+        gs_http_server_reply_text(reply, 503, "reading the cluster\n");
+    return 0;
+}
+
+/* ---- filter and prioritize ---- */
+
+static void post_event(struct gs_daemon *d, const struct gs_filter_note *note)
+{
+    bool is_found = note->outcome == GS_FILTER_FOUND;
+
+    if (note->outcome == GS_FILTER_NOTHING_ASKED || note->is_simulation || note->uid.n == 0)
+        return;
+    gs_kube_event_post(d->events, &(struct gs_kube_event){
+                                      .resource = &gs_kube_pods,
+                                      .ns = note->ns,
+                                      .name = note->name,
+                                      .uid = note->uid,
+                                      .type = is_found ? "Normal" : "Warning",
+                                      .reason = is_found ? "FilteringSucceed" : "FilteringFailed",
+                                      .message = note->text,
+                                  });
+}
+
+static int on_filter(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
+{
+    struct gs_daemon *d = user;
+    struct gs_filter_env env = env_of(d);
+    struct gs_filter_note note;
+    uint64_t started;
+    char *text;
+    size_t n;
+    int rc;
+
+    if (req->body.n == 0) {
+        gs_http_server_reply_text(reply, 400, "Please send a request body\n");
+        return 0;
+    }
+    if (!gs_registry_is_synced(d->registry)) {
+        gs_http_server_reply_text(reply, 503, "reading the cluster\n");
+        return 0;
+    }
+    started = gs_loop_now_ns(d->loop);
+    gs_arena_reset(&d->call);
+    rc = gs_filter(&env, req->body, &text, &n, &note);
+    if (rc < 0)
+        return rc;
+    took(d, GS_METRICS_FILTER, started);
+    gs_metrics_filtered(d->stats, &note);
+    gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
+    post_event(d, &note);
+    return 0;
+}
+
+static int on_prioritize(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
+{
+    struct gs_daemon *d = user;
+    struct gs_filter_env env = env_of(d);
+    uint64_t started = gs_loop_now_ns(d->loop);
+    char *text;
+    size_t n;
+    int rc;
+
+    gs_arena_reset(&d->call);
+    rc = gs_filter_prioritize(&env, req->body, &text, &n);
+    if (rc == -EINVAL) {
+        gs_http_server_reply_text(reply, 400, "not understood\n");
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    took(d, GS_METRICS_PRIORITIZE, started);
+    gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
+    return 0;
+}
+
+/* ---- webhook ---- */
+
+static int on_webhook(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
+{
+    struct gs_daemon *d = user;
+    struct gs_str type = gs_http_server_header(req, "Content-Type");
+    uint64_t started = gs_loop_now_ns(d->loop);
+    struct gs_admit_reply answer;
+    char message[160];
+    int rc;
+
+    gs_arena_reset(&d->call);
+    if (req->body.n == 0) {
+        rc = gs_admit_error("request body is empty", 400, &answer);
+    } else if (!gs_str_eq(type, GS_STR("application/json"))) {
+        (void)snprintf(message, sizeof(message), "contentType=%.*s, expected application/json",
+                       (int)(type.n < 64 ? type.n : 64), type.n > 0 ? type.p : "");
+        rc = gs_admit_error(message, 400, &answer);
+    } else {
+        rc = gs_admit(&d->admit, d->books, req->body, &d->call, &answer);
+    }
+    if (rc < 0)
+        return rc;
+    took(d, GS_METRICS_WEBHOOK, started);
+    gs_metrics_admitted(d->stats, &answer);
+    gs_http_server_reply_take_malloc(reply, 200, "application/json", answer.json, answer.n);
+    return 0;
+}
+
+/* ---- bind: answered when the API server has answered ---- */
+
+struct bind_call {
+    struct gs_daemon *d;
+    struct gs_http_later *later;
+    uint64_t started;
+    struct gs_arena arena; /**< of the names */
+    struct gs_extender_binding binding;
+};
+
+static void post_bind_event(struct bind_call *call, const char *error)
+{
+    const struct gs_extender_binding *b = &call->binding;
+    bool is_bound = error[0] == '\0';
+
+    gs_kube_event_post(
+        call->d->events,
+        &(struct gs_kube_event){
+            .resource = &gs_kube_pods,
+            .ns = b->ns,
+            .name = b->pod,
+            .uid = b->uid,
+            .type = is_bound ? "Normal" : "Warning",
+            .reason = is_bound ? "BindingSucceed" : "BindingFailed",
+            .message = is_bound ? gs_arena_printf(&call->arena,
+                                                  "Successfully binding node [%.*s] to %.*s/%.*s",
+                                                  (int)b->node.n, b->node.p, (int)b->ns.n, b->ns.p,
+                                                  (int)b->pod.n, b->pod.p)
+                                : gs_str_of(error),
+        });
+}
+
+static void on_bind_done(void *arg, const char *error)
+{
+    struct bind_call *call = arg;
+    struct gs_http_reply reply = {0};
+    char *text;
+    size_t n;
+
+    if (gs_extender_write_error(error, &text, &n) == 0)
+        gs_http_server_reply_take_malloc(&reply, 200, "application/json", text, n);
+    else
+        gs_http_server_reply_text(&reply, 500, "no memory\n");
+    gs_http_server_answer(call->later, &reply);
+    took(call->d, GS_METRICS_BIND, call->started);
+    gs_metrics_bound(call->d->stats, error);
+    post_bind_event(call, error);
+    gs_arena_fini(&call->arena);
+    free(call);
+}
+
+static int refuse_bind(struct gs_daemon *d, struct gs_http_reply *reply, const struct gs_err *err)
+{
+    char *text;
+    size_t n;
+    int rc = gs_extender_write_error(err->text, &text, &n);
+
+    gs_metrics_bound(d->stats, err->text);
+    if (rc == 0)
+        gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
+    return rc;
+}
+
+static int on_bind(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
+{
+    struct gs_daemon *d = user;
+    struct bind_call *call = calloc(1, sizeof(*call));
+    struct gs_err err = {0};
+    int rc;
+
+    if (call == NULL)
+        return -ENOMEM;
+    call->d = d;
+    call->started = gs_loop_now_ns(d->loop);
+    rc = gs_extender_read_binding(req->body, &call->arena, &call->binding, &err);
+    if (rc == 0 && !gs_registry_is_synced(d->registry))
+        rc = gs_err_set(&err, -EAGAIN, "reading the cluster");
+    /* The Binding goes on when the caller hangs up: its answer is then dropped. */
+    if (rc == 0)
+        call->later = gs_http_server_later(req, NULL, NULL);
+    if (rc < 0 || call->later == NULL) {
+        gs_arena_fini(&call->arena);
+        free(call);
+        return rc < 0 && rc != -ENOMEM ? refuse_bind(d, reply, &err) : -ENOMEM;
+    }
+    rc = gs_binder_bind(d->binder, &call->binding, on_bind_done, call, &err);
+    if (rc < 0)
+        on_bind_done(call, err.text);
+    return GS_HTTP_LATER;
+}
+
+/* ---- listeners ---- */
+
+static int listen_calls(struct gs_daemon *d, struct gs_err *err)
+{
+    const struct gs_flags *f = d->flags;
+    bool has_ca = f->client_ca[0] != '\0',
+         has_cert = f->cert_file[0] != '\0' && f->key_file[0] != '\0';
+    enum gs_http_access access = has_ca ? GS_HTTP_CLIENT_CERT_OR_LOOPBACK : GS_HTTP_ANYONE;
+    const struct gs_http_route route[] = {
+        {"POST", "/filter", on_filter, d, access},
+        {"POST", "/prioritize", on_prioritize, d, access},
+        {"POST", "/bind", on_bind, d, access},
+        {"POST", "/webhook", on_webhook, d, GS_HTTP_ANYONE},
+        {"GET", "/healthz", on_healthz, d, GS_HTTP_ANYONE},
+        {"GET", "/readyz", on_readyz, d, GS_HTTP_ANYONE},
+    };
+    struct gs_http_route *routes =
+        GS_ARENA_ARRAY(&d->conf, GS_ARRAY_LEN(route), struct gs_http_route);
+    uint64_t limit;
+
+    if (routes == NULL)
+        return -ENOMEM;
+    memcpy(routes, route, sizeof(route));
+    if (gs_size_parse(gs_str_of(f->body_limit), &limit) < 0 || limit == 0)
+        return gs_err_set(err, -EINVAL, "--body-limit: '%s' is not a size", f->body_limit);
+    return gs_http_server_open(d->loop,
+                               &(struct gs_http_server_options){
+                                   .name = "extender",
+                                   .address = f->http_bind,
+                                   .cert_file = has_cert ? f->cert_file : NULL,
+                                   .key_file = has_cert ? f->key_file : NULL,
+                                   .client_ca_file = has_ca ? f->client_ca : NULL,
+                                   .body_limit = (size_t)limit,
+                                   .routes = routes,
+                                   .n_routes = GS_ARRAY_LEN(route),
+                               },
+                               &d->server, err);
+}
+
+static int listen_metrics(struct gs_daemon *d, struct gs_err *err)
+{
+    const struct gs_http_route route[] = {
+        {"GET", "/metrics", gs_scrape_get, d, GS_HTTP_ANYONE},
+        {"GET", "/healthz", on_healthz, d, GS_HTTP_ANYONE},
+    };
+    struct gs_http_route *routes =
+        GS_ARENA_ARRAY(&d->conf, GS_ARRAY_LEN(route), struct gs_http_route);
+
+    if (routes == NULL)
+        return -ENOMEM;
+    memcpy(routes, route, sizeof(route));
+    return gs_http_server_open(d->loop,
+                               &(struct gs_http_server_options){
+                                   .name = "metrics",
+                                   .address = d->flags->metrics_bind,
+                                   .body_limit = 4096,
+                                   .routes = routes,
+                                   .n_routes = GS_ARRAY_LEN(route),
+                               },
+                               &d->metrics, err);
+}
+
+int gs_routes_open(struct gs_daemon *d, struct gs_err *err)
+{
+    int rc = listen_calls(d, err);
+
+    return rc == 0 && d->flags->metrics_bind[0] != '\0' ? listen_metrics(d, err) : rc;
+}
