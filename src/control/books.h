@@ -60,11 +60,11 @@ int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, str
 void gs_books_pod_gone(struct gs_books *books, struct gs_str uid);
 
 /** Remember a decision until `until_ms`, with the annotations that its Binding will carry; replaces
- *  an earlier one of this pod. 0; -EEXIST the pod is bound; -ENOMEM. */
+ *  an earlier one of this pod. 0; -EEXIST the pod is bound; -EBUSY it is being bound; -ENOMEM. */
 GS_WUR int gs_books_reserve(struct gs_books *books, const struct gs_ask *ask,
                             const struct gs_placement *placement,
                             const struct gs_pairs *annotations, int64_t until_ms);
-/** Give a reservation up; a bound pod keeps its grant. False: there was none. */
+/** Give a reservation up; a bound pod keeps its grant. False: there was none, or it is pinned. */
 bool gs_books_release(struct gs_books *books, struct gs_str uid);
 struct gs_books_reservation {
     struct gs_str ns, name, node;
@@ -76,6 +76,11 @@ bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,
                        struct gs_books_reservation *ret);
 /** A Binding is on its way: the reservation lasts at least until then. */
 void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_ms);
+/** A Binding is being written: until it is known how that ended the reservation stays, whoever
+ * gives it up (gs_books_release() answers false, gs_books_reserve() -EBUSY), and does not expire.
+ */
+void gs_books_pin(struct gs_books *books, struct gs_str uid, bool is_pinned);
+bool gs_books_is_pinned(const struct gs_books *books, struct gs_str uid);
 /** Give up every reservation whose lease has ended; number of them. */
 size_t gs_books_expire(struct gs_books *books, int64_t now_ms);
 

@@ -44,6 +44,7 @@ struct gs_books_pod_entry {
     uint32_t *tag; /**< [n policies] or NULL */
     int32_t priority;
     bool is_reservation; /**< not (yet) confirmed by the API server */
+    bool is_pinned;      /**< its Binding is on its way */
     bool is_hold;        /**< room kept until others have left */
     bool is_lifted;      /**< of a hold: does not count for now */
     bool is_leftover;    /**< the API server has no such pod, its node still has its containers */

@@ -516,6 +516,8 @@ int gs_books_reserve(struct gs_books *books, const struct gs_ask *ask,
 
     if (old != NULL && !old->is_reservation)
         return -EEXIST;
+    if (old != NULL && old->is_pinned)
+        return -EBUSY;
     return put_decision(
         books, ask, placement,
         (struct who){.is_reservation = true, .until_ms = until_ms, .annotations = annotations});
@@ -563,10 +565,25 @@ bool gs_books_release(struct gs_books *books, struct gs_str uid)
 {
     struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
 
-    if (pod == NULL || !pod->is_reservation)
+    if (pod == NULL || !pod->is_reservation || pod->is_pinned)
         return false;
     drop(books, pod);
     return true;
+}
+
+void gs_books_pin(struct gs_books *books, struct gs_str uid, bool is_pinned)
+{
+    struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
+
+    if (pod != NULL)
+        pod->is_pinned = is_pinned && pod->is_reservation;
+}
+
+bool gs_books_is_pinned(const struct gs_books *books, struct gs_str uid)
+{
+    const struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
+
+    return pod != NULL && pod->is_pinned;
 }
 
 bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,
@@ -595,7 +612,7 @@ static size_t expire(struct gs_books *books, const struct gs_map *map, int64_t n
     struct gs_books_pod_entry *pod;
 
     while ((pod = gs_map_next(map, &pos)) != NULL)
-        if ((pod->is_reservation || pod->is_hold) && pod->until_ms <= now_ms) {
+        if ((pod->is_reservation || pod->is_hold) && !pod->is_pinned && pod->until_ms <= now_ms) {
             drop(books, pod);
             expired++;
             pos--; /* another entry may have moved here; one moved further back waits a turn */

@@ -35,12 +35,29 @@ int gs_feed_node(const struct gs_feed *feed, struct yyjson_val *object,
     return rc == 0 ? gs_books_node_set(feed->books, ret_view, err) : rc;
 }
 
+/* A grant that is not believed. True: the books keep what they knew. */
+static bool distrust(const struct gs_feed *feed, struct gs_books_pod *entry, bool *ret_untrusted)
+{
+    size_t n = gs_books_policies(feed->books)->n;
+    struct gs_books_holder holder;
+
+    for (size_t i = 0; i < n; i++)
+        *ret_untrusted |= entry->grant[i].n > 0 || entry->placements[i].n > 0;
+    if (!entry->is_over && gs_books_holder(feed->books, entry->uid, &holder))
+        return true;
+    entry->grant = GS_ARENA_ARRAY(feed->arena, n, struct gs_str);
+    entry->placements = NULL;
+    return false;
+}
+
 int gs_feed_pod(const struct gs_feed *feed, struct yyjson_val *object, struct gs_feed_pod *ret,
                 struct gs_err *err)
 {
     const struct gs_policies *policies = gs_books_policies(feed->books);
     struct gs_feed_pod got = {0};
+    struct gs_books_holder holder;
     struct gs_books_pod entry;
+    bool is_kept = false;
     int rc = gs_kube_view_pod(object, feed->arena, &got.pod, err);
 
     if (rc == 0)
@@ -50,12 +67,14 @@ int gs_feed_pod(const struct gs_feed *feed, struct yyjson_val *object, struct gs
     if (rc < 0)
         return rc;
     got.is_over = entry.is_over;
+    if (entry.node.n > 0 && feed->bound != NULL &&
+        gs_books_holder(feed->books, entry.uid, &holder) && holder.is_reservation)
+        feed->bound(feed->arg, &got.pod);
     if (entry.node.n > 0 && feed->trusts != NULL && !feed->trusts(feed->arg, &got.pod)) {
-        got.is_untrusted = true;
-        entry.grant = GS_ARENA_ARRAY(feed->arena, policies->n, struct gs_str);
+        is_kept = distrust(feed, &entry, &got.is_untrusted);
         rc = gs_arena_check(feed->arena);
     }
-    if (rc == 0)
+    if (rc == 0 && !is_kept)
         rc = gs_books_pod_set(feed->books, &entry, err);
     if (rc == 0)
         *ret = got;

@@ -18,6 +18,8 @@ struct gs_feed {
     /** May this pod's grant be believed? NULL: every one. */
     bool (*trusts)(void *arg, const struct gs_kube_pod *pod);
     void *arg;
+    /** A reserved pod has a node by now: called before the books hear of it. NULL: nobody asks. */
+    void (*bound)(void *arg, const struct gs_kube_pod *pod);
 };
 
 /** What was read of a pod. Views of the object and of the arena. */
@@ -25,7 +27,9 @@ struct gs_feed_pod {
     struct gs_kube_pod pod;
     struct gs_pod model;
     bool is_over;      /**< Succeeded or Failed */
-    bool is_untrusted; /**< it has a node and `trusts` says no: it counts for nothing */
+    bool is_untrusted; /**< it has a node and a grant, and `trusts` says no: what the books knew of
+                          it stays (nobody frees a card by spoiling his grant), else it counts for
+                          nothing */
 };
 
 /** ret_node and ret_view are set where the result is 0 or -EINVAL by the books alone (then ret_view

@@ -449,6 +449,8 @@ static int serve(struct call *c, struct gs_str body, struct gs_err *err)
         return gs_err_set(err, -EINVAL, "extender args: neither nodes nor nodenames");
     if (c->pod.uid.n == 0)
         return gs_err_set(err, -EINVAL, "extender args: pod without uid");
+    if (gs_books_is_pinned(c->books, c->pod.uid))
+        return gs_err_set(err, -EBUSY, "the pod is being bound");
     (void)gs_books_release(c->books, c->pod.uid); /* asked again: what was decided is void */
     return filter_names(c);
 }
@@ -501,7 +503,7 @@ int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
     if (rc < 0)
         return rc;
     if (c.ask.n_lines == 0)
-        return gs_err_set(err, -EINVAL, "pod asks for no device");
+        return gs_err_set(err, -ENODATA, "pod asks for no device");
     node = gs_books_node(env->books, name);
     if (node == NULL)
         return gs_err_set(err, -ENOENT, "node unregistered");

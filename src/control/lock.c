@@ -3,19 +3,23 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <yyjson.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "contract/names.h"
 #include "kube/patch.h"
 #include "kube/stamp.h"
 #include "net/loop.h"
 
-#define TRIES 5
+#define TRIES           5
+#define BACK_OFF_MS     100
+#define CALL_MS         5000
+#define BARE_TIMEOUT_MS 120000
+/* An owner that does not need its lock (yet, or any more) may hold it so long: a scheduler between
+ * lock and Binding, a plugin between its last word on the pod and giving the lock back. */
+#define IDLE_MS 10000
 
 struct gs_lock_view gs_lock_look(const struct gs_str *value, struct gs_str ns, struct gs_str pod,
                                  int64_t now_us, int64_t timeout_us)
@@ -30,6 +34,7 @@ struct gs_lock_view gs_lock_look(const struct gs_str *value, struct gs_str ns, s
     for (struct gs_str p; gs_str_cut(&rest, ',', &p); view.parts++)
         if (view.parts < 3)
             part[view.parts] = p;
+    view.parts += value->p[value->n - 1] == ','; /* an empty last part */
     view.state = GS_LOCK_BAD;
     if ((view.parts != 1 && view.parts != 3) || gs_kube_stamp_parse(part[0], &since) < 0)
         return view;
@@ -46,18 +51,28 @@ struct gs_lock_op {
     struct gs_kube_client *client;
     char *text; /**< owns the strings of `want` */
     struct gs_lock_want want;
-    bool gives; /**< give back, not take */
+    bool is_bare; /**< the value is a time alone */
+    bool gives;   /**< give back, not take */
     unsigned tries;
     gs_lock_fn *fn;
     void *arg;
     uint64_t ticket;
-    char version[64]; /**< of the node as it was read */
+    struct gs_loop_timer timer;
+    char version[64];    /**< of the node as it was read */
+    struct gs_buf value; /**< as it was written last */
 };
 
-static void get_node(struct gs_lock_op *op);
+static int64_t now_us(const struct gs_lock_op *op)
+{
+    const struct gs_clock *clock = gs_loop_clock(gs_kube_client_loop(op->client));
+
+    return (int64_t)(gs_clock_real_ns(clock) / 1000);
+}
 
 static void free_op(struct gs_lock_op *op)
 {
+    gs_loop_timer_cancel(gs_kube_client_loop(op->client), &op->timer);
+    gs_buf_fini(&op->value);
     free(op->text);
     free(op);
 }
@@ -66,18 +81,44 @@ static void finish(struct gs_lock_op *op, int rc, const struct gs_err *err)
 {
     gs_lock_fn *fn = op->fn;
     void *arg = op->arg;
+    struct gs_buf value = op->value;
 
+    op->value = (struct gs_buf){0};
     free_op(op);
-    if (fn != NULL)
-        fn(arg, rc, err);
+    fn(arg, rc, (struct gs_str){gs_buf_text(&value), value.n}, err);
+    gs_buf_fini(&value);
 }
 
 static void fail(struct gs_lock_op *op, int rc, const char *what)
 {
     struct gs_err err = {0};
 
-    (void)gs_err_set(&err, rc, "node %.*s: %s", (int)op->want.node.n, op->want.node.p, what);
+    (void)gs_err_set(&err, rc, "node %.*s %s", (int)op->want.node.n, op->want.node.p, what);
     finish(op, rc, &err);
+}
+
+static void get_node(struct gs_lock_op *op);
+
+static void on_back_off(void *user)
+{
+    get_node(user);
+}
+
+/* Somebody changed the node meanwhile, or the answer was lost: read it again, a few times. */
+static void again(struct gs_lock_op *op, int rc, const struct gs_err *err)
+{
+    uint32_t wait_ms = (uint32_t)BACK_OFF_MS << op->tries;
+
+    if (rc == -ENOENT || rc == -EPERM || rc == -EACCES || rc == -EINVAL || rc == -ENOMEM ||
+        ++op->tries >= TRIES) {
+        finish(op, rc == -EBUSY ? -EAGAIN : rc, err);
+        return;
+    }
+    if (rc == -EBUSY) /* a conflict: the kubelet writes its node, too */
+        wait_ms = 1 + gs_kube_client_jitter(op->client, 10);
+    else
+        wait_ms += gs_kube_client_jitter(op->client, wait_ms / 2);
+    gs_loop_timer_in(gs_kube_client_loop(op->client), &op->timer, wait_ms, on_back_off, op);
 }
 
 static void send(struct gs_lock_op *op, const struct gs_kube_req *req, gs_kube_fn *fn)
@@ -89,24 +130,14 @@ static void send(struct gs_lock_op *op, const struct gs_kube_req *req, gs_kube_f
         finish(op, rc, &err);
 }
 
-/* Somebody changed the node meanwhile: read it again, a few times. */
-static void again(struct gs_lock_op *op, const struct gs_kube_result *result)
-{
-    if ((result->rc == -EBUSY || result->rc == -EIO || result->rc == -ETIMEDOUT) &&
-        ++op->tries < TRIES)
-        get_node(op);
-    else
-        finish(op, result->rc == -EBUSY ? -EAGAIN : result->rc, result->err);
-}
-
 static void on_patched(void *arg, const struct gs_kube_result *result)
 {
     struct gs_lock_op *op = arg;
 
     if (result->rc == 0)
-        finish(op, 0, result->err);
+        finish(op, 0, NULL);
     else
-        again(op, result);
+        again(op, result->rc, result->err);
 }
 
 /* Write the annotation, or take it away, against the version that was read. */
@@ -114,82 +145,153 @@ static void patch_node(struct gs_lock_op *op)
 {
     const struct gs_lock_want *w = &op->want;
     struct gs_kube_merge merge;
-    struct gs_buf body = {0}, value = {0};
+    GS_CLEANUP(gs_buf_fini) struct gs_buf body = {0};
     char stamp[GS_KUBE_STAMP_TEXT];
-    const struct gs_clock *clock = gs_loop_clock(gs_kube_client_loop(op->client));
 
-    gs_buf_addf(&value, "%s,%.*s,%.*s",
-                gs_kube_stamp_text((int64_t)(gs_clock_real_ns(clock) / 1000), false, stamp),
-                (int)w->ns.n, w->ns.p, (int)w->pod.n, w->pod.p);
+    gs_buf_clear(&op->value);
     gs_kube_merge_init(&merge);
-    if (op->gives)
-        gs_kube_merge_annotation_null(&merge, GS_STR(GS_NAME_LOCK));
-    else
-        gs_kube_merge_annotation(&merge, GS_STR(GS_NAME_LOCK),
-                                 (struct gs_str){gs_buf_text(&value), value.n});
+    if (op->gives) {
+        gs_kube_merge_annotation_null(&merge, w->key);
+    } else {
+        gs_buf_adds(&op->value, gs_kube_stamp_text(now_us(op), false, stamp));
+        if (!op->is_bare)
+            gs_buf_addf(&op->value, ",%.*s,%.*s", (int)w->ns.n, w->ns.p, (int)w->pod.n, w->pod.p);
+        gs_kube_merge_annotation(&merge, w->key,
+                                 (struct gs_str){gs_buf_text(&op->value), op->value.n});
+    }
     gs_kube_merge_version(&merge, gs_str_of(op->version));
-    if (gs_kube_merge_text(&merge, &body) < 0)
-        fail(op, -ENOMEM, "no memory");
+    if (gs_buf_check(&op->value) < 0 || gs_kube_merge_text(&merge, &body) < 0)
+        fail(op, -ENOMEM, "not locked: no memory");
     else
         send(op,
              &(struct gs_kube_req){.verb = GS_KUBE_MERGE,
                                    .resource = &gs_kube_nodes,
                                    .name = w->node,
                                    .body = {gs_buf_text(&body), body.n},
+                                   .timeout_ms = CALL_MS,
                                    .is_single_try = true},
              on_patched);
     gs_kube_merge_fini(&merge);
-    gs_buf_fini(&body);
-    gs_buf_fini(&value);
+}
+
+/* As Go prints a duration: 5m0s, 1h0m0s, 28s, 1.5s. */
+static void put_duration(struct gs_buf *buf, int64_t ms)
+{
+    if (ms < 1000) {
+        gs_buf_addf(buf, "%lldms", (long long)ms);
+        return;
+    }
+    if (ms >= 3600000)
+        gs_buf_addf(buf, "%lldh", (long long)(ms / 3600000));
+    if (ms >= 60000)
+        gs_buf_addf(buf, "%lldm", (long long)(ms / 60000 % 60));
+    gs_buf_addf(buf, "%g", (double)(ms % 60000) / 1000);
+    gs_buf_adds(buf, "s");
+}
+
+static void contend(struct gs_lock_op *op)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
+
+    gs_buf_adds(&text, "has been locked within ");
+    put_duration(&text, op->want.timeout_ms);
+    gs_buf_adds(&text, ": node lock contention");
+    fail(op, -EBUSY, gs_buf_text(&text));
+}
+
+static const char *text_at(yyjson_val *obj, const char *a, const char *b)
+{
+    const char *text = yyjson_get_str(yyjson_obj_get(yyjson_obj_get(obj, a), b));
+
+    return text != NULL ? text : "";
+}
+
+/* Does the owner, which is alive, still have a use for its lock? */
+static bool is_needed(const struct gs_lock_op *op, yyjson_val *pod)
+{
+    yyjson_val *meta = yyjson_obj_get(pod, "metadata");
+    const char *phase = text_at(pod, "status", "phase");
+
+    if (strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0)
+        return false;
+    if (op->want.seen_ms < IDLE_MS)
+        return true;
+    return gs_str_eq_c(op->want.node, text_at(pod, "spec", "nodeName")) &&
+           strcmp(text_at(meta, "annotations", GS_NAME_BIND_PHASE), "allocating") == 0;
 }
 
 static void on_owner(void *arg, const struct gs_kube_result *result)
 {
     struct gs_lock_op *op = arg;
 
-    if (result->rc == -ENOENT) /* whoever took it is gone: nobody will give it back */
-        patch_node(op);
+    if (result->rc == -ENOENT || (result->rc == 0 && !is_needed(op, result->root)))
+        patch_node(op); /* nobody would give it back */
     else if (result->rc == 0)
-        fail(op, -EBUSY, "locked by another pod: node lock contention");
+        contend(op);
     else
         finish(op, result->rc, result->err);
 }
 
-static void decide(struct gs_lock_op *op, const struct gs_str *value)
+static void refuse_bad(struct gs_lock_op *op, const struct gs_lock_view *view, struct gs_str value)
 {
-    const struct gs_clock *clock = gs_loop_clock(gs_kube_client_loop(op->client));
-    struct gs_lock_view view =
-        gs_lock_look(value, op->want.ns, op->want.pod, (int64_t)(gs_clock_real_ns(clock) / 1000),
-                     op->want.timeout_ms * 1000);
+    struct gs_err err = {0};
+    int n = value.n < 200 ? (int)value.n : 200;
 
-    if (op->gives) {
-        /* A legacy lock names nobody: whoever is done gives it back. */
-        if (view.state == GS_LOCK_OURS || (value != NULL && value->n > 0 && view.parts == 1))
-            patch_node(op);
-        else
-            finish(op, 0, NULL);
-        return;
-    }
-    switch (view.state) {
-    case GS_LOCK_OURS:
+    if (view->parts == 1 || view->parts == 3)
+        (void)gs_err_set(&err, -EINVAL, "malformed lock annotation: no time in \"%.*s\"", n,
+                         value.p);
+    else
+        (void)gs_err_set(&err, -EINVAL,
+                         "malformed lock annotation: expected 3 parts, got %zu from \"%.*s\"",
+                         view->parts, n, value.p);
+    finish(op, -EINVAL, &err);
+}
+
+static void give(struct gs_lock_op *op, const struct gs_lock_view *view, struct gs_str value)
+{
+    bool is_ours = op->is_bare ? gs_str_eq(value, op->want.seen)
+                               : view->state == GS_LOCK_OURS || view->parts == 1;
+
+    if (is_ours && value.n > 0)
+        patch_node(op);
+    else
         finish(op, 0, NULL);
+}
+
+static void take(struct gs_lock_op *op, struct gs_lock_view *view, struct gs_str value)
+{
+    bool is_seen = value.n > 0 && gs_str_eq(value, op->want.seen);
+
+    if (!is_seen)
+        op->want.seen_ms = 0;
+    if (view->state == GS_LOCK_HELD && op->want.seen_ms >= op->want.timeout_ms)
+        view->state = GS_LOCK_EXPIRED; /* stamped by a clock ahead of ours */
+    if (op->is_bare && op->tries > 0 && value.n > 0 &&
+        gs_str_eq(value, (struct gs_str){gs_buf_text(&op->value), op->value.n}))
+        view->state = GS_LOCK_OURS; /* written, and the answer was lost */
+    switch (view->state) {
+    case GS_LOCK_OURS:
+        gs_buf_clear(&op->value);
+        gs_buf_add(&op->value, value.p, value.n);
+        finish(op, gs_buf_check(&op->value), NULL);
         break;
     case GS_LOCK_FREE:
     case GS_LOCK_EXPIRED:
         patch_node(op);
         break;
     case GS_LOCK_BAD:
-        fail(op, -EINVAL, "malformed lock annotation");
+        refuse_bad(op, view, value);
         break;
     case GS_LOCK_HELD:
-        if (view.owner_pod.n == 0)
-            fail(op, -EBUSY, "locked: node lock contention");
+        if (view->owner_pod.n == 0)
+            contend(op);
         else
             send(op,
                  &(struct gs_kube_req){.verb = GS_KUBE_GET,
                                        .resource = &gs_kube_pods,
-                                       .ns = view.owner_ns,
-                                       .name = view.owner_pod},
+                                       .ns = view->owner_ns,
+                                       .name = view->owner_pod,
+                                       .timeout_ms = CALL_MS},
                  on_owner);
         break;
     }
@@ -198,74 +300,96 @@ static void decide(struct gs_lock_op *op, const struct gs_str *value)
 static void on_node(void *arg, const struct gs_kube_result *result)
 {
     struct gs_lock_op *op = arg;
-    yyjson_val *meta, *val;
+    struct gs_lock_view view;
     struct gs_str value = {0};
+    yyjson_val *meta, *val;
 
     if (result->rc < 0) {
         if (op->gives && result->rc == -ENOENT)
             finish(op, 0, NULL);
         else
-            finish(op, result->rc, result->err);
+            again(op, result->rc, result->err);
         return;
     }
     meta = yyjson_obj_get(result->root, "metadata");
     val = yyjson_obj_get(meta, "resourceVersion");
     if (!yyjson_is_str(val) || yyjson_get_len(val) >= sizeof(op->version)) {
-        fail(op, -EBADMSG, "node without resourceVersion");
+        fail(op, -EBADMSG, "has no resourceVersion");
         return;
     }
     memcpy(op->version, yyjson_get_str(val), yyjson_get_len(val) + 1);
-    val = yyjson_obj_get(yyjson_obj_get(meta, "annotations"), GS_NAME_LOCK);
+    val = yyjson_obj_getn(yyjson_obj_get(meta, "annotations"), op->want.key.p, op->want.key.n);
     if (yyjson_is_str(val))
         value = (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
-    decide(op, yyjson_is_str(val) ? &value : NULL);
+    view = gs_lock_look(&value, op->want.ns, op->want.pod, now_us(op), op->want.timeout_ms * 1000);
+    if (op->gives)
+        give(op, &view, value);
+    else
+        take(op, &view, value);
 }
 
 static void get_node(struct gs_lock_op *op)
 {
     send(op,
-         &(struct gs_kube_req){
-             .verb = GS_KUBE_GET, .resource = &gs_kube_nodes, .name = op->want.node},
+         &(struct gs_kube_req){.verb = GS_KUBE_GET,
+                               .resource = &gs_kube_nodes,
+                               .name = op->want.node,
+                               .timeout_ms = CALL_MS},
          on_node);
+}
+
+static struct gs_str keep(char **at, struct gs_str s)
+{
+    struct gs_str copy = {*at, s.n};
+
+    if (s.n > 0)
+        memcpy(*at, s.p, s.n);
+    *at += s.n;
+    return copy;
 }
 
 static struct gs_lock_op *new_op(struct gs_kube_client *client, const struct gs_lock_want *want)
 {
     struct gs_lock_op *op = calloc(1, sizeof(*op));
-    size_t bytes = want->node.n + want->ns.n + want->pod.n + 1;
     char *at;
 
     if (op == NULL)
         return NULL;
     op->client = client;
     op->want = *want;
-    op->text = at = malloc(bytes);
+    if (want->key.n == 0)
+        op->want.key = GS_STR(GS_NAME_LOCK);
+    op->is_bare = !gs_str_eq_c(op->want.key, GS_NAME_LOCK);
+    if (op->is_bare)
+        op->want.timeout_ms = BARE_TIMEOUT_MS;
+    op->text = at =
+        malloc(want->node.n + want->ns.n + want->pod.n + op->want.key.n + want->seen.n + 1);
     if (at == NULL) {
         free(op);
         return NULL;
     }
-    op->want.node.p = memcpy(at, want->node.p, want->node.n);
-    at += want->node.n;
-    op->want.ns.p = memcpy(at, want->ns.p, want->ns.n);
-    at += want->ns.n;
-    op->want.pod.p = memcpy(at, want->pod.p, want->pod.n);
+    op->want.node = keep(&at, want->node);
+    op->want.ns = keep(&at, want->ns);
+    op->want.pod = keep(&at, want->pod);
+    op->want.key = keep(&at, op->want.key);
+    op->want.seen = keep(&at, want->seen);
     return op;
 }
 
-int gs_lock_take(struct gs_kube_client *client, const struct gs_lock_want *want, gs_lock_fn *fn,
-                 void *arg, struct gs_lock_op **ret, struct gs_err *err)
+static int start(struct gs_lock_op *op, gs_lock_fn *fn, void *arg, struct gs_lock_op **ret,
+                 struct gs_err *err)
 {
-    struct gs_lock_op *op = new_op(client, want);
     int rc;
 
     if (op == NULL)
-        return -ENOMEM;
+        return gs_err_set(err, -ENOMEM, "no memory");
     op->fn = fn;
     op->arg = arg;
-    rc = gs_kube_client_send(client,
+    rc = gs_kube_client_send(op->client,
                              &(struct gs_kube_req){.verb = GS_KUBE_GET,
                                                    .resource = &gs_kube_nodes,
-                                                   .name = op->want.node},
+                                                   .name = op->want.node,
+                                                   .timeout_ms = CALL_MS},
                              on_node, op, &op->ticket, err);
     if (rc < 0) {
         free_op(op);
@@ -275,6 +399,22 @@ int gs_lock_take(struct gs_kube_client *client, const struct gs_lock_want *want,
     return 0;
 }
 
+int gs_lock_take(struct gs_kube_client *client, const struct gs_lock_want *want, gs_lock_fn *fn,
+                 void *arg, struct gs_lock_op **ret, struct gs_err *err)
+{
+    return start(new_op(client, want), fn, arg, ret, err);
+}
+
+int gs_lock_give(struct gs_kube_client *client, const struct gs_lock_want *want, gs_lock_fn *fn,
+                 void *arg, struct gs_lock_op **ret, struct gs_err *err)
+{
+    struct gs_lock_op *op = new_op(client, want);
+
+    if (op != NULL)
+        op->gives = true;
+    return start(op, fn, arg, ret, err);
+}
+
 struct gs_lock_op *gs_lock_cancel(struct gs_lock_op *op)
 {
     if (op == NULL)
@@ -282,24 +422,4 @@ struct gs_lock_op *gs_lock_cancel(struct gs_lock_op *op)
     gs_kube_client_cancel(op->client, op->ticket);
     free_op(op);
     return NULL;
-}
-
-static void on_given_back(void *arg, int rc, const struct gs_err *err)
-{
-    (void)arg;
-    if (rc < 0 && err != NULL)
-        GS_LOG_WARN("node lock not given back; it will expire", GS_LOG_ERR(err));
-}
-
-void gs_lock_release(struct gs_kube_client *client, struct gs_str node, struct gs_str ns,
-                     struct gs_str pod)
-{
-    struct gs_lock_op *op =
-        new_op(client, &(struct gs_lock_want){.node = node, .ns = ns, .pod = pod});
-
-    if (op == NULL)
-        return;
-    op->gives = true;
-    op->fn = on_given_back;
-    get_node(op);
 }

@@ -1,6 +1,11 @@
 #pragma once
 /* HAMi's node lock: one annotation on a node, taken by a scheduler for one pod, given back by the
- * node's plugin when that pod has been served. Needed where a plugin finds its pod by the lock. */
+ * node's plugin when that pod has been served. Needed where a plugin finds its pod by the lock.
+ *
+ * hami.io/mutex.lock names its pod: "<RFC3339>,<namespace>,<pod>". Any other key (Cambricon's)
+ * holds a bare time, which is nobody's after two minutes.
+ *
+ * Threads  the loop's. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +25,8 @@ enum gs_lock_state {
 
 struct gs_lock_view {
     enum gs_lock_state state;
-    struct gs_str owner_ns, owner_pod; /**< of HELD; empty in the legacy form (a time alone) */
-    size_t parts;                      /**< of a BAD value */
+    struct gs_str owner_ns, owner_pod; /**< of the form with an owner; empty: a time alone */
+    size_t parts;                      /**< 0: no lock */
 };
 
 /** What a lock's value means to a pod. Pure. */
@@ -29,21 +34,29 @@ struct gs_lock_view gs_lock_look(const struct gs_str *value, struct gs_str ns, s
                                  int64_t now_us, int64_t timeout_us);
 
 struct gs_lock_want {
-    struct gs_str node, ns, pod; /**< copied */
-    int64_t timeout_ms;          /**< a lock older than this is nobody's */
+    struct gs_str node, ns, pod;
+    struct gs_str key;  /**< annotation; empty: hami.io/mutex.lock */
+    int64_t timeout_ms; /**< a lock older than this is nobody's; other keys: two minutes */
+    /** To take: a value that the caller has seen unchanged for seen_ms, by its own clock: clocks of
+     *  machines differ, and an owner that needs its lock no more is told by that. To give back a
+     *  bare time: the value that was written. Empty: nothing is known. */
+    struct gs_str seen;
+    int64_t seen_ms;
 };
 
 struct gs_lock_op;
-/** rc 0: held; -EBUSY: another pod has it (err says which; try again when the node changes); other:
- *  of the API. */
-typedef void gs_lock_fn(void *arg, int rc, const struct gs_err *err);
+/** rc 0: held, `value` is what the annotation says; -EBUSY: another pod has it (err says which; try
+ *  again when the node changes); other: of the API. From the loop, once. */
+typedef void gs_lock_fn(void *arg, int rc, struct gs_str value, const struct gs_err *err);
 
-/** One try to take it: a GET and a PATCH with the version read; where the owner's pod is gone or
- * the lock has expired it is taken over. The callback comes from the loop, once. */
+/** One try to take it: a GET and a PATCH with the version read. It is taken over where it has
+ *  expired, where its pod is gone or over, and where its pod has been bound elsewhere, was never
+ *  bound, or has been served, and the lock stood so for ten seconds. Text is copied. */
 GS_WUR int gs_lock_take(struct gs_kube_client *client, const struct gs_lock_want *want,
                         gs_lock_fn *fn, void *arg, struct gs_lock_op **ret, struct gs_err *err);
-/** The callback will not come. */
+/** Give it back if it is this pod's (or, as HAMi does, a legacy one that names nobody). rc 0: it is
+ *  not there, or somebody else's. */
+GS_WUR int gs_lock_give(struct gs_kube_client *client, const struct gs_lock_want *want,
+                        gs_lock_fn *fn, void *arg, struct gs_lock_op **ret, struct gs_err *err);
+/** The callback will not come. Accepts NULL. */
 struct gs_lock_op *gs_lock_cancel(struct gs_lock_op *op);
-/** Give it back if it is this pod's; tried a few times, nobody is told. */
-void gs_lock_release(struct gs_kube_client *client, struct gs_str node, struct gs_str ns,
-                     struct gs_str pod);

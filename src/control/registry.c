@@ -18,6 +18,7 @@ struct gs_registry {
     struct gs_arena arena; /**< of one event */
     struct gs_feed feed;
     bool is_synced[KINDS];
+    bool is_relisting[KINDS];
     uint64_t node_events, pod_events, unreadable, untrusted;
 };
 
@@ -64,6 +65,8 @@ static void on_node_gone(void *arg, const struct gs_kube_key *key, struct yyjson
     (void)last;
     r->node_events++;
     gs_books_node_gone(r->books, key->name);
+    if (r->opt.node_gone != NULL)
+        r->opt.node_gone(r->opt.arg, key->name);
 }
 
 /* ---- pods ---- */
@@ -92,6 +95,8 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_
     (void)last;
     r->pod_events++;
     gs_books_pod_gone(r->books, key->uid);
+    if (r->opt.pod_gone != NULL)
+        r->opt.pod_gone(r->opt.arg, key->ns, key->name);
     freed(r);
 }
 
@@ -136,6 +141,33 @@ static void quotas_synced(void *arg)
     ((struct gs_registry *)arg)->is_synced[QUOTAS] = true;
 }
 
+static void relisted(struct gs_registry *r, unsigned kind)
+{
+    if (!r->is_relisting[kind])
+        return;
+    r->is_relisting[kind] = false;
+    for (size_t i = 0; i < KINDS; i++)
+        if (r->is_relisting[i])
+            return;
+    if (r->opt.relisted != NULL)
+        r->opt.relisted(r->opt.arg);
+}
+
+static void nodes_relisted(void *arg)
+{
+    relisted(arg, NODES);
+}
+
+static void pods_relisted(void *arg)
+{
+    relisted(arg, PODS);
+}
+
+static void quotas_relisted(void *arg)
+{
+    relisted(arg, QUOTAS);
+}
+
 static void trouble(void *arg, const struct gs_err *why, uint32_t wait_ms)
 {
     (void)arg;
@@ -147,9 +179,9 @@ int gs_registry_new(struct gs_kube_client *client, struct gs_books *books,
                     const struct gs_registry_opt *opt, struct gs_registry **ret, struct gs_err *err)
 {
     static const struct gs_kube_watch_fns fns[KINDS] = {
-        [NODES] = {on_node, on_node, on_node_gone, nodes_synced, NULL, trouble},
-        [PODS] = {on_pod, on_pod, on_pod_gone, pods_synced, NULL, trouble},
-        [QUOTAS] = {on_quota, on_quota, on_quota_gone, quotas_synced, NULL, trouble},
+        [NODES] = {on_node, on_node, on_node_gone, nodes_synced, nodes_relisted, trouble},
+        [PODS] = {on_pod, on_pod, on_pod_gone, pods_synced, pods_relisted, trouble},
+        [QUOTAS] = {on_quota, on_quota, on_quota_gone, quotas_synced, quotas_relisted, trouble},
     };
     const struct gs_kube_watch_opt what[KINDS] = {
         [NODES] = {.resource = &gs_kube_nodes, .label_selector = opt->node_selector},
@@ -163,7 +195,7 @@ int gs_registry_new(struct gs_kube_client *client, struct gs_books *books,
         return -ENOMEM;
     r->books = books;
     r->opt = *opt;
-    r->feed = (struct gs_feed){books, &r->arena, opt->trusts, opt->arg};
+    r->feed = (struct gs_feed){books, &r->arena, opt->trusts, opt->arg, opt->bound};
     for (size_t i = 0; rc == 0 && i < KINDS; i++)
         rc = gs_kube_watch_new(client, &what[i], &fns[i], r, &r->watch[i], err);
     if (rc < 0) {
@@ -209,6 +241,8 @@ void gs_registry_stats(const struct gs_registry *r, struct gs_registry_stats *re
 
 void gs_registry_relist(struct gs_registry *r)
 {
+    for (size_t i = 0; i < KINDS; i++)
+        r->is_relisting[i] = true;
     for (size_t i = 0; i < KINDS; i++)
         gs_kube_watch_relist(r->watch[i]);
 }

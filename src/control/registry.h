@@ -24,6 +24,12 @@ struct gs_registry_opt {
     void (*freed)(void *arg);
     /** A node as it was just read, for those who answer it (handshakes). NULL: nobody asks. */
     void (*node)(void *arg, const struct gs_kube_node *node, const struct gs_node_view *view);
+    void (*node_gone)(void *arg, struct gs_str name);
+    /** A reserved pod has a node by now: called before the books hear of it. */
+    void (*bound)(void *arg, const struct gs_kube_pod *pod);
+    void (*pod_gone)(void *arg, struct gs_str ns, struct gs_str name);
+    /** Everything has been listed anew, as gs_registry_relist() asked. */
+    void (*relisted)(void *arg);
     void *arg;
 };
 

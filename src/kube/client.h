@@ -58,6 +58,7 @@ struct gs_kube_req {
     struct gs_str body;  /**< JSON; copied */
     uint32_t timeout_ms; /**< for all tries together; 0: the client's */
     uint32_t try_ms;     /**< for one try; 0: the client's */
+    uint32_t server_s;   /**< the server gives up on its side after so long; 0: by its own rule */
     bool
         is_idempotent; /**< repeat like a get although the verb is none (a patch to fixed values) */
     bool is_single_try; /**< never repeat, for callers with a loop of their own */

@@ -138,6 +138,10 @@ int gs_kube_url_put(struct gs_buf *buf, const char *server, const struct gs_kube
         gs_buf_addf(buf, "%climit=%u", mark, req->limit);
     if (req->limit > 0)
         mark = '&';
+    if (req->server_s > 0)
+        gs_buf_addf(buf, "%ctimeout=%us", mark, req->server_s);
+    if (req->server_s > 0)
+        mark = '&';
     if (more && more[0])
         gs_buf_addf(buf, "%c%s", mark, more);
     return gs_buf_check(buf);

@@ -34,6 +34,7 @@ int gs_kube_client_bind(struct gs_kube_client *client, const struct gs_kube_bind
         .name = b->pod,
         .subresource = "binding",
         .timeout_ms = b->timeout_ms,
+        .server_s = (b->timeout_ms + 999) / 1000, /* nothing takes effect long after we gave up */
     };
     int rc;
 

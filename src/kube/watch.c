@@ -218,7 +218,7 @@ static bool end_list(struct gs_kube_watch *w)
     w->stats.is_synced = true;
     if (!w->is_freed && is_first && w->fns.synced)
         w->fns.synced(w->arg);
-    if (!w->is_freed && !is_first && w->fns.relisted)
+    if (!w->is_freed && !is_first && w->fns.relisted && !w->must_list)
         w->fns.relisted(w->arg);
     return leave(w);
 }

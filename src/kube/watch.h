@@ -32,7 +32,8 @@ struct gs_kube_watch_fns {
     void (*deleted)(void *arg, const struct gs_kube_key *key, struct yyjson_val *last);
     /** The first list is complete: once. */
     void (*synced)(void *arg);
-    /** A later list is complete, and everything it found has been told. May be NULL. */
+    /** A later list is complete, and everything it found has been told; none is asked for that had
+     *  to begin later. May be NULL. */
     void (*relisted)(void *arg);
     /** Something failed and will be tried again in wait_ms. May be NULL. */
     void (*trouble)(void *arg, const struct gs_err *why, uint32_t wait_ms);

@@ -26,12 +26,30 @@
 static void on_node(void *arg, const struct gs_kube_node *node, const struct gs_node_view *view)
 {
     struct gs_daemon *d = arg;
-    const struct gs_str *lock = gs_pairs_find(view->annotations, GS_STR(GS_NAME_LOCK));
-    const struct gs_str *identity = gs_pairs_find(view->annotations, GS_STR(GS_NAME_IDENTITY));
 
     (void)node;
-    gs_binder_saw_node(d->binder, view->name, lock != NULL ? *lock : (struct gs_str){0},
-                       identity == NULL || !gs_str_eq_c(*identity, GS_NAME_IDENTITY_PRESTART));
+    gs_binder_saw_node(d->binder, view);
+}
+
+static void on_node_gone(void *arg, struct gs_str name)
+{
+    struct gs_daemon *d = arg;
+
+    gs_binder_node_gone(d->binder, name);
+}
+
+static void on_bound(void *arg, const struct gs_kube_pod *pod)
+{
+    struct gs_daemon *d = arg;
+
+    gs_binder_saw_bound(d->binder, pod);
+}
+
+static void on_pod_gone(void *arg, struct gs_str ns, struct gs_str name)
+{
+    struct gs_daemon *d = arg;
+
+    gs_binder_pod_gone(d->binder, ns, name);
 }
 
 static void on_housekeeping(void *user)
@@ -155,8 +173,12 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
     if (rc == 0)
         rc = gs_registry_new(
             d->client, d->books,
-            &(struct gs_registry_opt){
-                .node_selector = gs_str_of(d->flags->node_selector), .node = on_node, .arg = d},
+            &(struct gs_registry_opt){.node_selector = gs_str_of(d->flags->node_selector),
+                                      .node = on_node,
+                                      .node_gone = on_node_gone,
+                                      .bound = on_bound,
+                                      .pod_gone = on_pod_gone,
+                                      .arg = d},
             &d->registry, err);
     return rc;
 }

@@ -12,7 +12,7 @@ struct gs_flags {
     const char *http_bind, *cert_file, *key_file, *scheduler_name, *node_policy, *device_policy;
     const char *metrics_bind, *node_selector, *kube_qps, *kube_burst, *lease_name, *lease_ns;
     const char *device_config, *kubeconfig, *client_ca, *node_choice, *body_limit, *grant_key;
-    bool profiling, overwrites_default, leader_elect, legacy_metrics, debug;
+    bool interop, profiling, overwrites_default, leader_elect, legacy_metrics, debug;
     bool enable_ascend, enable_iluvatar, wants_help, wants_version;
     int64_t kube_timeout_ms, lock_timeout_ms, lock_retry_ms, lease_ms;
 };

@@ -1,0 +1,272 @@
+/* The binder's one write, and finding out how it ended. */
+
+#include <errno.h>
+
+#include <yyjson.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "contract/names.h"
+#include "control/bind_internal.h"
+#include "kube/patch.h"
+#include "kube/view.h"
+
+#define POST_MS         2000
+#define LABEL_VALUE_MAX 63
+/* How long a decision outlives its Binding, until the watch has shown the pod bound. */
+#define SETTLE_MS 30000
+#define LOOK_MS   500
+/* The caller is told that nobody knows after so long; we go on looking. */
+#define UNSURE_MS 15000
+
+static uint32_t deadline_of(const struct gs_binder *b)
+{
+    return b->opt.post_ms != 0 ? b->opt.post_ms : POST_MS;
+}
+
+/* ---- the label ---- */
+
+static void on_label(void *arg, const struct gs_kube_result *result)
+{
+    (void)arg;
+    if (result->rc < 0 && result->rc != -ENOENT && result->rc != -EBUSY)
+        GS_LOG_WARN("label of a bound pod not written", GS_LOG_ERR(result->err));
+}
+
+static void patch_label(struct gs_binder *b, const struct gs_kube_meta *pod, struct gs_str node)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf body = {0};
+    struct gs_kube_merge merge;
+    struct gs_err err = {0};
+
+    gs_kube_merge_init(&merge);
+    gs_kube_merge_uid(&merge, pod->uid);
+    gs_kube_merge_label(&merge, GS_STR(GS_NAME_NODE), node);
+    if (gs_kube_merge_text(&merge, &body) == 0 &&
+        gs_kube_client_send(b->client,
+                            &(struct gs_kube_req){.verb = GS_KUBE_MERGE,
+                                                  .resource = &gs_kube_pods,
+                                                  .ns = pod->ns,
+                                                  .name = pod->name,
+                                                  .body = {gs_buf_text(&body), body.n}},
+                            on_label, NULL, NULL, &err) < 0)
+        GS_LOG_WARN("label of a bound pod not written", GS_LOG_ERR(&err));
+    gs_kube_merge_fini(&merge);
+}
+
+/* ---- the end ---- */
+
+static void succeed(struct gs_bind_op *op)
+{
+    struct gs_binder *b = op->binder;
+
+    /* the reservation stands until the watch shows the pod where it is now */
+    gs_books_prolong(b->books, op->what.uid, gs_bind_now_ms(b) + SETTLE_MS);
+    gs_books_pin(b->books, op->what.uid, false);
+    gs_loop_timer_cancel(b->loop, &op->timer);
+    op->step = GS_BIND_ENDING;
+    gs_bind_tell(op, "");
+    gs_bind_leave(op); /* the lock is the plugin's to give back */
+    gs_bind_over(op);
+}
+
+/* Bound where and as we asked? By the mark that our Binding carried. */
+static bool is_ours(const struct gs_bind_op *op, struct gs_str uid, struct gs_str node,
+                    struct gs_str time)
+{
+    const struct gs_str *ours = gs_pairs_find(&op->annotations, GS_STR(GS_NAME_BIND_TIME));
+
+    return gs_str_eq(uid, op->what.uid) && gs_str_eq(node, op->what.node) &&
+           (op->is_plain || (ours != NULL && gs_str_eq(time, *ours)));
+}
+
+void gs_binder_saw_bound(struct gs_binder *b, const struct gs_kube_pod *pod)
+{
+    struct gs_bind_op *op = gs_map_find(&b->by_uid, pod->meta.uid);
+    const struct gs_str *time =
+        gs_kube_pairs_find(&pod->meta.annotations, GS_STR(GS_NAME_BIND_TIME));
+    const struct gs_str *node = gs_kube_pairs_find(&pod->meta.annotations, GS_STR(GS_NAME_NODE));
+
+    if (op != NULL && op->step == GS_BIND_LOOKING &&
+        is_ours(op, pod->meta.uid, pod->node_name, time != NULL ? *time : (struct gs_str){0})) {
+        gs_kube_client_cancel(b->client, op->ticket);
+        succeed(op);
+    }
+    if (node != NULL && node->n > 0 && node->n <= LABEL_VALUE_MAX &&
+        gs_str_eq(*node, pod->node_name) &&
+        gs_kube_pairs_find(&pod->meta.labels, GS_STR(GS_NAME_NODE)) == NULL)
+        patch_label(b, &pod->meta, *node);
+}
+
+/* ---- looking ---- */
+
+static void look(struct gs_bind_op *op);
+
+static void on_again(void *user)
+{
+    look(user);
+}
+
+static void look_later(struct gs_bind_op *op)
+{
+    struct gs_binder *b = op->binder;
+    int64_t since = gs_bind_now_ms(b) - op->posted_ms;
+    uint32_t ms = since < UNSURE_MS ? LOOK_MS : 10 * LOOK_MS;
+
+    if (since >= UNSURE_MS)
+        gs_bind_tell(op, "the API server did not say whether the pod is bound");
+    gs_loop_timer_in(b->loop, &op->timer, ms + gs_kube_client_jitter(b->client, ms / 4), on_again,
+                     op);
+}
+
+static struct gs_str text_of(yyjson_val *obj, const char *key)
+{
+    yyjson_val *val = yyjson_obj_get(obj, key);
+
+    return (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
+}
+
+/* The answer to the write was lost, or the pod has a node already: by us? Only the pod can tell,
+ * and where it is not bound, only when the server has given the write up for sure. */
+static void on_look(void *arg, const struct gs_kube_result *result)
+{
+    struct gs_bind_op *op = arg;
+    yyjson_val *meta = yyjson_obj_get(result->root, "metadata");
+    struct gs_str node = text_of(yyjson_obj_get(result->root, "spec"), "nodeName");
+    int64_t since = gs_bind_now_ms(op->binder) - op->posted_ms;
+
+    if (result->rc == -ENOENT) {
+        gs_bind_fail(op, "the pod is gone");
+    } else if (result->rc < 0) {
+        look_later(op);
+    } else if (is_ours(op, text_of(meta, "uid"), node,
+                       text_of(yyjson_obj_get(meta, "annotations"), GS_NAME_BIND_TIME))) {
+        succeed(op);
+    } else if (node.n > 0 || !gs_str_eq(text_of(meta, "uid"), op->what.uid)) {
+        gs_bind_fail(op, "the pod is bound by somebody else, or another by now");
+    } else if (since >= 2 * (int64_t)deadline_of(op->binder)) {
+        gs_bind_fail(op, "the API server did not take the Binding");
+    } else {
+        look_later(op);
+    }
+}
+
+static void look(struct gs_bind_op *op)
+{
+    if (gs_kube_client_send(op->binder->client,
+                            &(struct gs_kube_req){.verb = GS_KUBE_GET,
+                                                  .resource = &gs_kube_pods,
+                                                  .ns = op->what.ns,
+                                                  .name = op->what.pod,
+                                                  .timeout_ms = deadline_of(op->binder)},
+                            on_look, op, &op->ticket, NULL) < 0)
+        look_later(op);
+}
+
+static void on_posted(void *arg, const struct gs_kube_result *result)
+{
+    struct gs_bind_op *op = arg;
+
+    if (result->rc == 0) {
+        succeed(op);
+    } else if (result->status == 0 || result->status >= 500 || result->status == 409) {
+        op->binder->stats.unsure += result->status != 409;
+        op->step = GS_BIND_LOOKING;
+        if (result->status == 409) /* said by the server: this write changed nothing */
+            op->posted_ms -= 2 * (int64_t)deadline_of(op->binder);
+        look(op);
+    } else {
+        gs_bind_fail(op, result->err->text);
+    }
+}
+
+/* ---- writing ---- */
+
+static int add(struct gs_bind_op *op, const char *key, struct gs_str value)
+{
+    return gs_pairs_set(&op->annotations, &op->arena, gs_str_of(key), value);
+}
+
+/* The grant as decided, and the marks of HAMi's protocol. Everything is copied: the reservation may
+ * go meanwhile. */
+static int collect(struct gs_bind_op *op, const struct gs_books_reservation *r)
+{
+    const struct gs_binder *b = op->binder;
+    int64_t now_s = (int64_t)(gs_clock_real_ns(gs_loop_clock(b->loop)) / GS_CLOCK_S);
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < r->annotations.n; i++)
+        rc = gs_pairs_set(&op->annotations, &op->arena,
+                          gs_arena_str(&op->arena, r->annotations.at[i].key),
+                          gs_arena_str(&op->arena, r->annotations.at[i].value));
+    if (rc == 0)
+        rc = add(op, GS_NAME_BIND_PHASE, GS_STR("allocating"));
+    if (rc == 0)
+        rc = add(op, GS_NAME_BIND_TIME, gs_arena_printf(&op->arena, "%lld", (long long)now_s));
+    if (rc == 0 && b->opt.seal != NULL)
+        rc = b->opt.seal(b->opt.arg, &op->what, &op->arena, &op->annotations);
+    return rc < 0 ? rc : gs_arena_check(&op->arena);
+}
+
+static int send_binding(struct gs_bind_op *op, struct gs_err *err)
+{
+    struct gs_str label_key = GS_STR(GS_NAME_NODE), *key, *value;
+    size_t n = op->annotations.n;
+
+    key = GS_ARENA_ARRAY(&op->arena, n, struct gs_str);
+    value = GS_ARENA_ARRAY(&op->arena, n, struct gs_str);
+    if (key == NULL || value == NULL)
+        return gs_err_set(err, -ENOMEM, "no memory");
+    for (size_t i = 0; i < n; i++) {
+        key[i] = op->annotations.at[i].key;
+        value[i] = op->annotations.at[i].value;
+    }
+    return gs_kube_client_bind(op->binder->client,
+                               &(struct gs_kube_binding){
+                                   .ns = op->what.ns,
+                                   .pod = op->what.pod,
+                                   .uid = op->what.uid,
+                                   .node = op->what.node,
+                                   .annotation_key = key,
+                                   .annotation_value = value,
+                                   .n_annotations = n,
+                                   .label_key = &label_key,
+                                   .label_value = &op->what.node,
+                                   .n_labels = !op->is_plain && op->what.node.n <= LABEL_VALUE_MAX,
+                                   .timeout_ms = deadline_of(op->binder),
+                               },
+                               on_posted, op, &op->ticket, err);
+}
+
+void gs_bind_post(struct gs_bind_op *op)
+{
+    struct gs_binder *b = op->binder;
+    struct gs_books_reservation r;
+    struct gs_err err = {0};
+    int rc = 0;
+
+    gs_loop_timer_cancel(b->loop, &op->timer);
+    if (!op->is_plain &&
+        (!gs_books_reserved(b->books, op->what.uid, &r) || !gs_str_eq(r.node, op->what.node))) {
+        gs_bind_fail(op, "the decision is void meanwhile");
+        return;
+    }
+    if (!op->is_plain)
+        rc = collect(op, &r);
+    if (rc < 0) {
+        gs_bind_fail(op, "the grant could not be written down");
+        return;
+    }
+    if (gs_bind_leads(b) != GS_BINDER_YES) {
+        gs_bind_fail(op, "another replica leads");
+        return;
+    }
+    rc = send_binding(op, &err);
+    if (rc < 0) {
+        gs_bind_fail(op, err.text);
+        return;
+    }
+    op->step = GS_BIND_POSTING;
+    op->posted_ms = gs_bind_now_ms(b);
+    gs_books_pin(b->books, op->what.uid, true);
+}

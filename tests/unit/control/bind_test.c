@@ -1,0 +1,661 @@
+/* The binder against a small API server, in virtual time. */
+#include "control/bind.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api.h"
+#include "kube/view.h"
+
+struct call {
+    bool is_done;
+    uint64_t at_ms;
+    unsigned order;
+    char error[GS_ERR_TEXT];
+    struct api *api;
+};
+
+struct fixture {
+    struct api api;
+    struct call call[128];
+    enum gs_binder_leads leads;
+};
+
+static unsigned n_done;
+
+static enum gs_binder_leads on_leads(void *arg)
+{
+    return ((struct fixture *)arg)->leads;
+}
+
+static int on_seal(void *arg, const struct gs_extender_binding *binding, struct gs_arena *arena,
+                   struct gs_pairs *annotations)
+{
+    (void)arg;
+    return gs_pairs_set(annotations, arena, GS_STR("test/seal"), gs_arena_str(arena, binding->uid));
+}
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+
+    memset(&f, 0, sizeof(f));
+    f.leads = GS_BINDER_YES;
+    api_new(&f.api);
+    api_binder(&f.api, (struct gs_binder_opt){.lock_timeout_ms = 300000,
+                                              .lock_retry_ms = 28000,
+                                              .leads = on_leads,
+                                              .seal = on_seal,
+                                              .arg = &f});
+    for (size_t i = 0; i < 128; i++)
+        f.call[i].api = &f.api;
+    n_done = 0;
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    api_free(&f->api);
+    return 0;
+}
+
+static void on_end(void *arg, const char *error)
+{
+    struct call *call = arg;
+
+    assert_false(call->is_done);
+    call->is_done = true;
+    call->at_ms = fake_now_ms(&call->api->fake);
+    call->order = n_done++;
+    (void)snprintf(call->error, sizeof(call->error), "%s", error);
+}
+
+static struct gs_extender_binding binding_of(const struct api_pod *pod, const char *node)
+{
+    return (struct gs_extender_binding){gs_str_of(pod->name), gs_str_of(pod->ns),
+                                        gs_str_of(pod->uid), gs_str_of(node)};
+}
+
+static struct call *start(struct fixture *f, const struct api_pod *pod, const char *node)
+{
+    struct gs_extender_binding binding = binding_of(pod, node);
+    struct call *call = f->call;
+
+    while (call->at_ms != 0 || call->is_done)
+        call++;
+    call->at_ms = 1;
+    assert_int_equal(gs_binder_bind(f->api.binder, &binding, on_end, call, NULL), 0);
+    assert_false(call->is_done);
+    return call;
+}
+
+static const char *bind(struct fixture *f, const struct api_pod *pod, const char *node)
+{
+    struct call *call = start(f, pod, node);
+
+    for (int i = 0; i < 400 && !call->is_done; i++)
+        api_serve(&f->api, 100);
+    assert_true(call->is_done);
+    return call->error;
+}
+
+static void prestart(struct fixture *f)
+{
+    strcpy(f->api.node[0].identity, "prestart");
+    strcpy(f->api.node[1].identity, "prestart");
+    api_tell(&f->api, &f->api.node[0]);
+    api_tell(&f->api, &f->api.node[1]);
+}
+
+/* The plugin gives the lock back. */
+static void unlock(struct fixture *f, size_t node)
+{
+    f->api.node[node].lock[0][0] = '\0';
+    f->api.node[node].version++;
+    api_tell(&f->api, &f->api.node[node]);
+}
+
+static bool is_reserved(struct fixture *f, const struct api_pod *pod)
+{
+    struct gs_books_reservation r;
+
+    return gs_books_reserved(f->api.books, gs_str_of(pod->uid), &r);
+}
+
+static struct gs_binder_stats stats_of(struct fixture *f)
+{
+    struct gs_binder_stats stats;
+
+    gs_binder_stats(f->api.binder, &stats);
+    return stats;
+}
+
+/* ---- one write ---- */
+
+static void one_call_without_a_lock(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_string_equal(pod->node, "n1");
+    assert_string_equal(pod->bind_phase, "allocating");
+    assert_string_equal(pod->bind_time, "1700000000");
+    assert_string_equal(pod->grant, "GPU-7,NVIDIA,100,0:;"); /* spread: the last of equals, A12.3 */
+    assert_string_equal(pod->seal, "uid-a");
+    assert_int_equal(f->api.n_gets + f->api.n_patches, 0);
+    assert_true(is_reserved(f, pod)); /* until the watch shows it */
+}
+
+static void lock_is_taken_and_stays(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    api_filter(&f->api, pod, "n1");
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_string_equal(f->api.node[0].lock[0], "2023-11-14T22:13:20Z,default,a");
+    assert_string_equal(f->api.node[1].lock[0], "");
+}
+
+static void vendors_choose_the_lock(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *gcu = api_pod(&f->api, "gcu"), *mlu = api_pod(&f->api, "mlu");
+
+    gcu->is_gcu = true;
+    mlu->is_mlu = true;
+    api_filter(&f->api, gcu, "n1");
+    api_filter(&f->api, mlu, "n2");
+    assert_string_equal(bind(f, gcu, "n1"), "");
+    assert_int_equal(f->api.n_patches, 0); /* Enflame's whole cards have no lock */
+    assert_string_equal(bind(f, mlu, "n2"), "");
+    assert_string_equal(f->api.node[1].lock[0], "");
+    assert_string_equal(f->api.node[1].lock[1], "2023-11-14T22:13:20Z");
+}
+
+static void pod_that_asks_nothing_is_bound(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    pod->asks_nothing = true;
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_string_equal(pod->node, "n1");
+    assert_string_equal(pod->grant, "");
+    assert_int_equal(f->api.n_patches, 0);
+}
+
+/* ---- how a write may end ---- */
+
+static void conflict_is_void(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    api_filter(&f->api, pod, "n1");
+    strcpy(pod->node, "n2"); /* HAMi's scheduler was faster */
+    assert_string_not_equal(bind(f, pod, "n1"), "");
+    assert_false(is_reserved(f, pod));
+    assert_string_equal(f->api.node[0].lock[0], ""); /* given back */
+    assert_int_equal(f->api.n_bindings, 0);
+}
+
+static void lost_answer_is_found(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    f->api.on_method = "POST";
+    f->api.on_path = "/binding";
+    f->api.is_lost = true;
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_int_equal(f->api.n_bindings, 1);
+    assert_true(is_reserved(f, pod));
+    assert_int_equal(stats_of(f).unsure, 1);
+}
+
+/* Nothing arrived: concluded only when the server must have given up, and until then the cards are
+ * taken, whatever kube-scheduler asks. */
+static void lost_write_is_void_after_the_deadline(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+    struct gs_extender_binding again = binding_of(pod, "n1");
+    struct call *call;
+    struct gs_err err = {0};
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    f->api.on_method = "POST";
+    f->api.on_path = "/binding";
+    f->api.is_lost = f->api.is_dropped = true;
+    call = start(f, pod, "n1");
+    api_serve(&f->api, 3500);
+    assert_false(call->is_done);
+    assert_true(gs_books_is_pinned(f->api.books, gs_str_of(pod->uid)));
+    assert_false(gs_books_release(f->api.books, gs_str_of(pod->uid)));
+    assert_int_equal(gs_books_expire(f->api.books, INT64_MAX), 0);
+    assert_int_equal(gs_binder_bind(f->api.binder, &again, on_end, call, &err), -EBUSY);
+    api_serve(&f->api, 1500);
+    assert_string_equal(call->error, "the API server did not take the Binding");
+    assert_false(is_reserved(f, pod));
+}
+
+static void server_error_may_have_bound(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    f->api.on_method = "POST";
+    f->api.on_path = "/binding";
+    f->api.with_status = 500;
+    assert_string_equal(bind(f, pod, "n1"), "the API server did not take the Binding");
+    assert_false(is_reserved(f, pod));
+}
+
+static void refused_write_is_void_at_once(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+    uint64_t before = fake_now_ms(&f->api.fake);
+
+    api_filter(&f->api, pod, "n1");
+    f->api.on_method = "POST";
+    f->api.on_path = "/binding";
+    f->api.with_status = 403;
+    f->api.with_body = "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"message\":\"not you\"}";
+    assert_non_null(strstr(bind(f, pod, "n1"), "not you"));
+    assert_false(is_reserved(f, pod));
+    assert_string_equal(f->api.node[0].lock[0], "");
+    assert_true(fake_now_ms(&f->api.fake) - before < 1000);
+}
+
+/* The API server is away for long: the caller hears that nobody knows, the cards stay taken, and
+ * the watch that shows the pod bound settles it. */
+static void unknown_end_holds_the_cards(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+    struct call *call;
+    struct gs_kube_pair note[2];
+    struct gs_kube_pod seen = {0};
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    call = start(f, pod, "n1");
+    fake_break(fake_next(&f->api.fake, 10), -ECONNRESET);
+    while (!call->is_done)
+        fake_break(fake_next(&f->api.fake, 10000), -ECONNRESET);
+    assert_string_equal(call->error, "the API server did not say whether the pod is bound");
+    assert_true(gs_books_is_pinned(f->api.books, gs_str_of(pod->uid)));
+    assert_int_equal(stats_of(f).under_way, 1);
+    note[0] = (struct gs_kube_pair){GS_STR("hami.io/bind-time"), GS_STR("1700000000")};
+    note[1] = (struct gs_kube_pair){GS_STR("hami.io/vgpu-node"), GS_STR("n1")};
+    seen.meta.ns = gs_str_of(pod->ns);
+    seen.meta.name = gs_str_of(pod->name);
+    seen.meta.uid = gs_str_of(pod->uid);
+    seen.meta.annotations = (struct gs_kube_pairs){note, 2};
+    seen.node_name = GS_STR("n1");
+    while (fake_open() > 0)
+        fake_break(fake_next(&f->api.fake, 0), -ECONNRESET);
+    gs_binder_saw_bound(f->api.binder, &seen);
+    assert_int_equal(stats_of(f).under_way, 0);
+    assert_false(gs_books_is_pinned(f->api.books, gs_str_of(pod->uid)));
+    assert_true(is_reserved(f, pod));
+    api_serve(&f->api, 1000);
+    assert_int_equal(f->api.n_labels, 1); /* and it lacked its label */
+}
+
+/* ---- who may bind what ---- */
+
+static void forged_names_change_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *victim = api_pod(&f->api, "victim"), forged;
+
+    prestart(f);
+    api_filter(&f->api, victim, "n1");
+    forged = *victim;
+    strcpy(forged.name, "madeup");
+    assert_string_equal(bind(f, &forged, "n1"), "pod not found");
+    assert_true(is_reserved(f, victim)); /* HAMi#3030: its memory was freed */
+    (void)api_pod(&f->api, "other");
+    strcpy(forged.name, "other");
+    assert_string_equal(bind(f, &forged, "n1"), "pod has another uid");
+    assert_true(is_reserved(f, victim));
+    assert_string_equal(bind(f, victim, "n1"), "");
+    assert_string_equal(bind(f, victim, "n2"), "pod is bound already");
+    assert_int_equal(f->api.n_bindings, 1);
+}
+
+static void lost_reservation_is_decided_anew(void **state) /* a restart, an expired lease */
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    assert_string_equal(bind(f, pod, "n2"), "");
+    assert_string_equal(pod->node, "n2");
+    assert_string_equal(pod->grant, "GPU-7,NVIDIA,100,0:;");
+    assert_int_equal(stats_of(f).redecided, 1);
+    pod = api_pod(&f->api, "b");
+    assert_string_equal(bind(f, pod, "nowhere"), "node unregistered");
+    assert_false(is_reserved(f, pod));
+}
+
+static void follower_does_not_write(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    f->leads = GS_BINDER_NO;
+    assert_string_equal(bind(f, pod, "n1"), "another replica leads");
+    assert_int_equal(f->api.n_bindings, 0);
+}
+
+/* The lead was lost while the bind waited for the lock. */
+static void lead_is_looked_at_before_the_write(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+    struct call *call;
+
+    api_filter(&f->api, pod, "n1");
+    call = start(f, pod, "n1");
+    (void)fake_next(&f->api.fake, 100); /* it asks for the node */
+    f->leads = GS_BINDER_NO;
+    api_serve(&f->api, 1000);
+    assert_string_equal(call->error, "another replica leads");
+    assert_string_equal(f->api.node[0].lock[0], "");
+    assert_int_equal(f->api.n_bindings, 0);
+}
+
+static void new_leader_waits_and_decides_anew(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a"), *late = api_pod(&f->api, "b");
+    struct call *call, *call_late;
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    f->leads = GS_BINDER_NOT_YET;
+    call = start(f, pod, "n1");
+    api_serve(&f->api, 2000);
+    assert_false(call->is_done);
+    (void)gs_books_expire(f->api.books, INT64_MAX);
+    f->leads = GS_BINDER_YES;
+    gs_binder_go(f->api.binder);
+    api_serve(&f->api, 100);
+    assert_string_equal(call->error, "");
+    assert_int_equal(stats_of(f).redecided, 1);
+    f->leads = GS_BINDER_NOT_YET; /* and for ever is bounded */
+    call_late = start(f, late, "n1");
+    api_serve(&f->api, 28100);
+    assert_string_equal(call_late->error, "this replica does not lead yet");
+}
+
+/* ---- the queue ---- */
+
+static void waiters_go_in_order(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod[5];
+    struct call *call[5];
+
+    for (size_t i = 0; i < 5; i++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof(name), "p%zu", i);
+        pod[i] = api_pod(&f->api, name);
+        api_filter(&f->api, pod[i], "n1");
+        call[i] = start(f, pod[i], "n1");
+    }
+    for (size_t i = 0; i < 5; i++) {
+        api_serve(&f->api, 200);
+        assert_true(call[i]->is_done);
+        assert_string_equal(call[i]->error, "");
+        assert_int_equal(call[i]->order, i);
+        if (i < 4)
+            assert_false(call[i + 1]->is_done);
+        unlock(f, 0);
+        api_serve(&f->api, 20); /* at once, not at the next look */
+        if (i < 4)
+            assert_true(call[i + 1]->is_done);
+    }
+    assert_int_equal(f->api.n_bindings, 5);
+}
+
+static void other_nodes_do_not_wait(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b"),
+                   *c = api_pod(&f->api, "c");
+    struct call *waiting;
+
+    api_filter(&f->api, a, "n1");
+    api_filter(&f->api, b, "n1");
+    api_filter(&f->api, c, "n2");
+    assert_string_equal(bind(f, a, "n1"), "");
+    waiting = start(f, b, "n1");
+    assert_string_equal(bind(f, c, "n2"), "");
+    assert_false(waiting->is_done);
+    assert_int_equal(stats_of(f).waiting, 1);
+}
+
+static void wait_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b"),
+                   *c = api_pod(&f->api, "c");
+    struct call *first, *second;
+
+    api_filter(&f->api, a, "n1");
+    api_filter(&f->api, b, "n1");
+    api_filter(&f->api, c, "n1");
+    assert_string_equal(bind(f, a, "n1"), "");
+    first = start(f, b, "n1");
+    second = start(f, c, "n1");
+    api_serve(&f->api, 27000);
+    assert_false(first->is_done);
+    api_serve(&f->api, 1500);
+    assert_string_equal(first->error, "timed out after 28s waiting for node n1 to be unlocked: "
+                                      "node lock contention");
+    assert_string_equal(second->error, "timed out after 28s waiting for node n1 to be unlocked: "
+                                       "node lock contention");
+    assert_false(is_reserved(f, b));
+    assert_false(is_reserved(f, c));
+    assert_non_null(strstr(f->api.node[0].lock[0], ",default,a")); /* not ours to drop */
+}
+
+static void pod_gone_frees_its_lock(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b");
+    struct call *call;
+
+    api_filter(&f->api, a, "n1");
+    api_filter(&f->api, b, "n1");
+    assert_string_equal(bind(f, a, "n1"), "");
+    call = start(f, b, "n1");
+    api_serve(&f->api, 200);
+    assert_false(call->is_done);
+    a->is_there = false;
+    gs_binder_pod_gone(f->api.binder, gs_str_of(a->ns), gs_str_of(a->name));
+    api_serve(&f->api, 20);
+    assert_string_equal(call->error, "");
+    b->is_there = false; /* and where nobody waits it is swept */
+    gs_binder_pod_gone(f->api.binder, gs_str_of(b->ns), gs_str_of(b->name));
+    api_serve(&f->api, 20);
+    assert_string_equal(f->api.node[0].lock[0], "");
+    assert_int_equal(stats_of(f).swept, 1);
+}
+
+/* The watch says nothing; looking finds that the owner is gone. */
+static void owner_gone_unseen(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b");
+    struct call *call;
+
+    api_filter(&f->api, a, "n1");
+    api_filter(&f->api, b, "n1");
+    assert_string_equal(bind(f, a, "n1"), "");
+    call = start(f, b, "n1");
+    api_serve(&f->api, 500);
+    a->is_there = false;
+    api_serve(&f->api, 1300);
+    assert_string_equal(call->error, "");
+}
+
+/* A daemon that died between lock and Binding left its lock: the pod is there, and not bound. */
+static void lock_of_a_dead_scheduler(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b");
+    struct call *call;
+
+    api_lock_text(&f->api, 0, a->ns, a->name, f->api.node[0].lock[0]);
+    api_tell(&f->api, &f->api.node[0]);
+    api_filter(&f->api, b, "n1");
+    call = start(f, b, "n1");
+    api_serve(&f->api, 9000);
+    assert_false(call->is_done);
+    api_serve(&f->api, 3000);
+    assert_string_equal(call->error, "");
+    assert_non_null(strstr(f->api.node[0].lock[0], ",default,b"));
+}
+
+static void second_bind_ends_the_first(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b");
+    struct call *first;
+
+    api_filter(&f->api, a, "n1");
+    api_filter(&f->api, b, "n1");
+    assert_string_equal(bind(f, a, "n1"), "");
+    first = start(f, b, "n1");
+    api_serve(&f->api, 500);
+    api_filter(&f->api, b, "n2"); /* kube-scheduler gave the first up */
+    assert_string_equal(bind(f, b, "n2"), "");
+    assert_string_equal(first->error, "asked again: the new bind counts");
+    assert_string_equal(b->node, "n2");
+    assert_true(is_reserved(f, b));
+    assert_int_equal(stats_of(f).superseded, 1);
+    api_serve(&f->api, 60000);
+    assert_int_equal(stats_of(f).under_way, 0);
+}
+
+static void node_gone_ends_its_queue(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b"),
+                   *c = api_pod(&f->api, "c");
+    struct call *first, *second;
+
+    api_filter(&f->api, a, "n1");
+    api_filter(&f->api, b, "n1");
+    api_filter(&f->api, c, "n1");
+    assert_string_equal(bind(f, a, "n1"), "");
+    first = start(f, b, "n1");
+    second = start(f, c, "n1");
+    api_serve(&f->api, 300);
+    f->api.node[0].is_there = false;
+    api_tell(&f->api, &f->api.node[0]);
+    api_serve(&f->api, 300);
+    assert_true(first->is_done && second->is_done);
+    assert_string_not_equal(first->error, "");
+    assert_int_equal(stats_of(f).under_way, 0);
+}
+
+static void hundred_on_one_node(void **state)
+{
+    struct fixture *f = *state;
+    struct call *call[100];
+    struct api_pod *pod[100];
+
+    for (size_t i = 0; i < 80; i++) { /* as many as there are shares */
+        char name[16];
+
+        (void)snprintf(name, sizeof(name), "p%zu", i);
+        pod[i] = api_pod(&f->api, name);
+        api_filter(&f->api, pod[i], "n1");
+        call[i] = start(f, pod[i], "n1");
+    }
+    for (size_t i = 0; i < 80; i++) {
+        for (int n = 0; n < 50 && !call[i]->is_done; n++)
+            api_serve(&f->api, 1);
+        assert_string_equal(call[i]->error, "");
+        unlock(f, 0);
+    }
+    /* lock: one GET, one PATCH; then the Binding. A few looks more where the watch came late. */
+    assert_int_equal(f->api.n_bindings, 80);
+    assert_true(f->api.n_gets <= 2 * 80 && f->api.n_patches <= 80);
+}
+
+static void freed_in_the_middle(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b");
+    struct call *call[2];
+
+    api_filter(&f->api, a, "n1");
+    api_filter(&f->api, b, "n1");
+    call[0] = start(f, a, "n1");
+    call[1] = start(f, b, "n1");
+    (void)fake_next(&f->api.fake, 100);
+    f->api.binder = gs_binder_free(f->api.binder);
+    api_serve(&f->api, 60000);
+    assert_false(call[0]->is_done || call[1]->is_done);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(one_call_without_a_lock),
+        T(lock_is_taken_and_stays),
+        T(vendors_choose_the_lock),
+        T(pod_that_asks_nothing_is_bound),
+        T(conflict_is_void),
+        T(lost_answer_is_found),
+        T(lost_write_is_void_after_the_deadline),
+        T(server_error_may_have_bound),
+        T(refused_write_is_void_at_once),
+        T(unknown_end_holds_the_cards),
+        T(forged_names_change_nothing),
+        T(lost_reservation_is_decided_anew),
+        T(follower_does_not_write),
+        T(lead_is_looked_at_before_the_write),
+        T(new_leader_waits_and_decides_anew),
+        T(waiters_go_in_order),
+        T(other_nodes_do_not_wait),
+        T(wait_is_bounded),
+        T(pod_gone_frees_its_lock),
+        T(owner_gone_unseen),
+        T(lock_of_a_dead_scheduler),
+        T(second_bind_ends_the_first),
+        T(node_gone_ends_its_queue),
+        T(hundred_on_one_node),
+        T(freed_in_the_middle),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
