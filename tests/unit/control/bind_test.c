@@ -475,10 +475,11 @@ static void wait_is_bounded(void **state)
     api_serve(&f->api, 27000);
     assert_false(first->is_done);
     api_serve(&f->api, 1500);
-    assert_string_equal(first->error, "timed out after 28s waiting for node n1 to be unlocked: "
-                                      "node lock contention");
-    assert_string_equal(second->error, "timed out after 28s waiting for node n1 to be unlocked: "
-                                       "node lock contention");
+    assert_non_null(
+        strstr(first->error, "timed out after 28s waiting for node n1 to be unlocked: "));
+    assert_non_null(strstr(first->error, "node lock contention"));
+    assert_non_null(
+        strstr(second->error, "timed out after 28s waiting for node n1 to be unlocked: "));
     assert_false(is_reserved(f, b));
     assert_false(is_reserved(f, c));
     assert_non_null(strstr(f->api.node[0].lock[0], ",default,a")); /* not ours to drop */
