@@ -21,7 +21,7 @@ void yaml_load(struct yaml *yaml, const struct cyaml_schema_value *schema, const
     yaml->list = (struct gs_policy_list){yaml->conf, yaml->n};
 }
 
-void yaml_free(struct yaml *yaml)
+void yaml_unload(struct yaml *yaml)
 {
     assert_int_equal(cyaml_free(&config, yaml->schema, yaml->conf, yaml->n), CYAML_OK);
 }
@@ -33,5 +33,5 @@ void yaml_kit(struct kit *kit, const struct gs_policy_section *section, const ch
 
     yaml_load(&yaml, section->schema, text);
     kit_init(kit, section, section->schema->type == CYAML_SEQUENCE ? &yaml.list : yaml.conf, word);
-    yaml_free(&yaml);
+    yaml_unload(&yaml);
 }

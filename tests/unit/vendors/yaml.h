@@ -12,7 +12,7 @@ struct yaml {
 
 /** Load; asserts that the text suits the schema. */
 void yaml_load(struct yaml *yaml, const struct cyaml_schema_value *schema, const char *text);
-void yaml_free(struct yaml *yaml);
+void yaml_unload(struct yaml *yaml);
 /** kit_init() with the section loaded from a text, in its newer shape. */
 void yaml_kit(struct kit *kit, const struct gs_policy_section *section, const char *text,
               const char *word);

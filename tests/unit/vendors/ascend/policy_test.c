@@ -176,7 +176,7 @@ static void test_whole_card(void **state)
     setup(&kit, "Ascend910B3");
     kit.policies = (struct gs_policies){0};
     assert_int_equal(gs_ascend_section.make(&yaml.list, true, &kit.arena, &kit.policies, NULL), 0);
-    yaml_free(&yaml);
+    yaml_unload(&yaml);
     kit.policy = kit.policies.at[0];
     kit_limit(&kit, 0, B3, "1");
     assert_int_equal(kit_admit(&kit, 0), 1);
@@ -818,7 +818,7 @@ static void want_bad(const char *text, const char *err)
     yaml_load(&yaml, gs_ascend_section.schema, text);
     assert_int_equal(gs_ascend_section.make(yaml.conf, false, &arena, &out, &is), -EINVAL);
     assert_string_equal(is.text, err);
-    yaml_free(&yaml);
+    yaml_unload(&yaml);
     gs_arena_fini(&arena);
 }
 

@@ -182,7 +182,7 @@ static void test_configuration(void **state)
     assert_int_equal(
         gs_iluvatar_section.make(&yaml.list, false, &kit.arena, &kit.policies, &kit.err), -EINVAL);
     assert_string_equal(kit.err.text, "iluvatars: two entries have the commonWord BI");
-    yaml_free(&yaml);
+    yaml_unload(&yaml);
     kit_fini(&kit);
 }
 
