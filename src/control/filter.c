@@ -236,9 +236,10 @@ static void note_choice(struct call *c, const struct candidate *best)
 {
     c->note->outcome = GS_FILTER_FOUND;
     c->note->node = gs_arena_str(c->arena, best->node->name);
-    c->note->text = gs_arena_printf(c->arena, "node %.*s of %zu that fit, by %s",
-                                    (int)best->node->name.n, best->node->name.p, c->note->n_fit,
-                                    c->ask.is_node_spread ? "spread" : "binpack");
+    c->note->text = gs_arena_printf(
+        c->arena, "find fit node(%.*s), %zu nodes not fit, %zu nodes fit, by %s",
+        (int)best->node->name.n, best->node->name.p, c->note->n_nodes - c->note->n_fit,
+        c->note->n_fit, c->ask.is_node_spread ? "spread" : "binpack");
 }
 
 static int note_shortage(struct call *c)
@@ -246,6 +247,8 @@ static int note_shortage(struct call *c)
     struct gs_buf text = {0};
     int rc;
 
+    /* HAMi's words first, for those who search for them. */
+    gs_buf_addf(&text, "no available node, %zu nodes do not meet: ", c->note->n_nodes);
     gs_shortage_write(&c->shortage, &text);
     rc = gs_buf_check(&text);
     if (rc == 0)

@@ -2,8 +2,10 @@
 
 /* What each reason means to somebody who waits for a card. */
 static const char *const meaning[GS_REASON_COUNT] = {
-    [GS_REASON_CARD_TYPE_MISMATCH] = "no card of the type asked for",
-    [GS_REASON_CARD_UUID_MISMATCH] = "cards excluded by the pod's lists of UUIDs",
+    [GS_REASON_CARD_TYPE_MISMATCH] =
+        "no card of a type that the pod takes (use-gputype, nouse-gputype)",
+    [GS_REASON_CARD_UUID_MISMATCH] =
+        "cards excluded by the pod's lists of UUIDs (use-gpuuuid, nouse-gpuuuid)",
     [GS_REASON_CARD_TIME_SLICING_EXHAUSTED] = "all shares of the cards are taken",
     [GS_REASON_CARD_COMPUTE_UNITS_EXHAUSTED] = "all compute of the cards is promised",
     [GS_REASON_CARD_INSUFFICIENT_MEMORY] = "not enough memory free on a card",
@@ -80,24 +82,25 @@ void gs_shortage_add(struct gs_shortage *s, const struct gs_node *node,
                                                             : (struct gs_str){0};
 }
 
-static void write_amounts(const struct gs_shortage *s, enum gs_reason reason, struct gs_buf *buf)
+static void write_amounts(const struct gs_shortage_line *line, enum gs_reason reason,
+                          struct gs_buf *buf)
 {
-    struct gs_str node = s->of[reason].node, card = s->of[reason].card;
-    int32_t need = s->of[reason].need, left = s->of[reason].free;
+    const char *unit = reason == GS_REASON_CARD_INSUFFICIENT_MEMORY ? "MiB" : "cores";
+    bool is_of_card =
+        reason == GS_REASON_CARD_INSUFFICIENT_MEMORY || reason == GS_REASON_CARD_INSUFFICIENT_CORE;
 
-    switch (reason) {
-    case GS_REASON_CARD_INSUFFICIENT_MEMORY:
-        gs_buf_addf(buf, "needs %d MiB, best card %.*s on %.*s has %d free", need, (int)card.n,
-                    card.p, (int)node.n, node.p, left);
-        break;
-    case GS_REASON_CARD_INSUFFICIENT_CORE:
-        gs_buf_addf(buf, "needs %d cores, best card %.*s on %.*s has %d free", need, (int)card.n,
-                    card.p, (int)node.n, node.p, left);
-        break;
-    default:
-        gs_buf_addf(buf, "needs %d cards, best node %.*s has %d that fit", need, (int)node.n,
-                    node.p, left);
-    }
+    if (is_of_card)
+        gs_buf_addf(buf, "needs %d %s, best card %.*s", line->need, unit, (int)line->card.n,
+                    line->card.p);
+    else
+        gs_buf_addf(buf, "needs %d cards%s", line->need, line->node.n > 0 ? ", best node" : "");
+    if (line->node.n > 0)
+        gs_buf_addf(buf, "%s %.*s", is_of_card ? " on" : "", (int)line->node.n, line->node.p);
+    gs_buf_addf(buf,
+                is_of_card         ? " has %d free"
+                : line->node.n > 0 ? " has %d that fit"
+                                   : ", %d fit",
+                line->free);
 }
 
 void gs_shortage_write(const struct gs_shortage *s, struct gs_buf *buf)
@@ -109,7 +112,7 @@ void gs_shortage_write(const struct gs_shortage *s, struct gs_buf *buf)
             continue;
         gs_buf_addf(buf, "%s%zu node%s: ", before, s->of[i].nodes, s->of[i].nodes == 1 ? "" : "s");
         if (s->of[i].need > 0)
-            write_amounts(s, i, buf);
+            write_amounts(&s->of[i], i, buf);
         else
             gs_buf_adds(buf, meaning[i]);
         before = "; ";
@@ -133,4 +136,24 @@ void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf
         gs_buf_addf(buf, " (needs %d cores, at most %d free on a card)", need, left);
     else
         gs_buf_addf(buf, " (needs %d cards, %d fit)", need, left);
+}
+
+void gs_shortage_write_words(const struct gs_node *node, const struct gs_reasons *reasons,
+                             struct gs_buf *buf)
+{
+    enum gs_reason reason = chief(reasons);
+    struct gs_shortage_line line = {.nodes = 1};
+
+    if (!amounts(reason, reasons, &line.need, &line.free)) {
+        gs_buf_adds(buf, meaning[reason]);
+        return;
+    }
+    if (reasons->best_device < node->n_dev)
+        line.card = node->dev[reasons->best_device].id;
+    write_amounts(&line, reason, buf);
+}
+
+enum gs_reason gs_shortage_chief(const struct gs_reasons *reasons)
+{
+    return chief(reasons);
 }

@@ -9,12 +9,15 @@
 #include "model/device.h"
 #include "model/reason.h"
 
+/** Nodes that gave one reason first. */
+struct gs_shortage_line {
+    size_t nodes;
+    struct gs_str node, card; /**< the one that comes closest; borrowed */
+    int32_t need, free;       /**< MiB, cores or cards, where the reason has amounts; else 0 */
+};
+
 struct gs_shortage {
-    struct {
-        size_t nodes;
-        struct gs_str node, card; /**< the one that comes closest; borrowed */
-        int32_t need, free;       /**< MiB or cores, for the two reasons that have them */
-    } of[GS_REASON_COUNT];
+    struct gs_shortage_line of[GS_REASON_COUNT];
     size_t unregistered; /**< nodes without devices of ours */
     size_t nodes;
 };
@@ -25,3 +28,8 @@ void gs_shortage_add(struct gs_shortage *s, const struct gs_node *node,
 void gs_shortage_write(const struct gs_shortage *s, struct gs_buf *buf);
 /** The same of one node, for the answer of a filter: HAMi's words first. */
 void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf);
+/** One node in words alone: "needs 8192 MiB, best card GPU-a has 6144 free". */
+void gs_shortage_write_words(const struct gs_node *node, const struct gs_reasons *reasons,
+                             struct gs_buf *buf);
+/** The reason that counts: the one that most cards gave. */
+enum gs_reason gs_shortage_chief(const struct gs_reasons *reasons);
