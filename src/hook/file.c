@@ -158,12 +158,43 @@ static int map(struct gs_self_state *self, uint32_t n_devices)
     return 0;
 }
 
-/** Under the file's lock for us alone: the file is empty, or was left unfinished. */
-static int create(struct gs_self_state *self, const struct gs_quota *quota)
+/** What each card of the quota owes by the file that a new ledger replaces: another ledger, or one
+ * that is not made yet, into which `gpuslice run` wrote what the user's former slices owe
+ * (apps/gpuslice/debt.h). */
+static void keep_debts(int fd, const struct gs_quota *quota, struct gs_ledger_bucket *ret_owed)
 {
-    uint64_t bytes = gs_ledger_file_bytes(quota->n_devices);
-    int rc = allocate(self->fd, bytes);
+    const uint64_t bucket = offsetof(struct gs_ledger_device, bucket);
+    struct gs_ledger_bucket found;
+    char uuid[sizeof(quota->device[0].uuid)];
+    uint32_t n;
+    bool is_made = gs_ledger_check(fd, &n) == 0;
 
+    memset(ret_owed, 0, GS_LEDGER_DEVICES * sizeof(*ret_owed));
+    if (!is_made)
+        n = quota->n_devices;
+    for (uint32_t dev = 0; dev < n && dev < GS_LEDGER_DEVICES; dev++) {
+        uint64_t at = gs_ledger_file_bytes(dev);
+
+        if (gs_ledger_pread(fd, &found, sizeof(found), at + bucket) < 0 ||
+            gs_ledger_pread(fd, uuid, sizeof(uuid), at) < 0 || found.tokens_ns >= 0)
+            continue;
+        for (uint32_t i = 0; i < quota->n_devices; i++) {
+            if (is_made ? strncmp(uuid, quota->device[i].uuid, sizeof(uuid)) == 0 : i == dev)
+                ret_owed[i] = found;
+        }
+    }
+}
+
+/** Under the file's lock for us alone: the file is empty, or was left unfinished.
+ *  @before  the file that it replaces; its own descriptor where it replaces none. */
+static int create(struct gs_self_state *self, const struct gs_quota *quota, int before)
+{
+    static struct gs_ledger_bucket owed[GS_LEDGER_DEVICES]; /* one attaches at a time */
+    uint64_t bytes = gs_ledger_file_bytes(quota->n_devices);
+    int rc;
+
+    keep_debts(before, quota, owed);
+    rc = allocate(self->fd, bytes);
     if (rc < 0) {
         (void)GS_SYS(SYS_ftruncate, self->fd, (off_t)0); /* give back what was taken */
         return gs_self_fail(GS_REASON_LEDGER_SPACE, self->path, (uint64_t)-rc, bytes);
@@ -184,6 +215,8 @@ static int create(struct gs_self_state *self, const struct gs_quota *quota)
         d->limit_bytes = quota->device[i].limit_bytes;
         d->core_pct = quota->device[i].core_pct;
         d->policy = quota->device[i].policy;
+        d->bucket.tokens_ns = owed[i].tokens_ns;
+        d->bucket.refill_ns = owed[i].refill_ns;
     }
     GS_STEP("create.filled");
     gs_mirror_create(self->region, self->ledger, self->device, quota->priority == GS_PRIORITY_HIGH);
@@ -342,7 +375,7 @@ static int remake(struct gs_self_state *self, const struct gs_quota *quota, bool
     rc = fd < 0 ? -EBUSY : 0;
     if (rc == 0) {
         self->fd = fd;
-        rc = create(self, quota);
+        rc = create(self, quota, old);
         unmap(self);
         GS_STEP("remake.written");
         if (rc == 0 && GS_SYS(SYS_renameat2, folder, fresh, folder, name, 0) < 0)
@@ -366,7 +399,7 @@ static int make(struct gs_self_state *self, const struct gs_quota *quota, int ch
     int rc;
 
     if (check == -ENODATA) {
-        rc = create(self, quota);
+        rc = create(self, quota, self->fd);
         unmap(self);
         return rc;
     }

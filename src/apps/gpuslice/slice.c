@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "apps/gpuslice/book.h"
+#include "apps/gpuslice/debt.h"
 #include "apps/gpuslice/home.h"
 #include "apps/gpuslice/log.h"
 #include "base/buf.h"
@@ -260,6 +261,7 @@ static int build_and_rename(struct gs_slice *slice, int base_fd, const char *hid
     if (rc == 0)
         rc = write_owner(slice, err);
     if (rc == 0) {
+        gs_debt_hand(slice);
         rc = lock_slice(slice, false);
         if (rc != 0)
             return gs_err_set(err, rc, "lock slice '%s': %s", slice->name, strerror(-rc));
@@ -336,6 +338,7 @@ int gs_slice_remove(struct gs_slice *slice, struct gs_err *err)
     if (has_processes(slice, &procs))
         return gs_err_set(err, -EBUSY, "processes of slice '%s' are still alive", slice->name);
     gs_log_keep(slice, base_fd);
+    gs_debt_keep(slice, base_fd);
     rc = gs_file_remove_dir(base_fd, slice->name, err);
     return rc == 0 ? 0 : gs_err_wrap(err, rc, "remove slice '%s'", slice->name);
 }

@@ -9,6 +9,7 @@
  *                 member-<pid> a `gpuslice run --join` in front of one of its programs
  *                 lock         each live `gpuslice run` of the slice holds a shared lock on it
  *   <base>/.board/<uuid>        what a card's slices must know of each other (contract/board.h)
+ *   <base>/.debt               card time that slices owed when they ended (debt.h)
  *   <base>/.lock               held while promises are added up and a slice is created
  *   <base>/.ended/<name>.log   what is left of a slice that ended
  *

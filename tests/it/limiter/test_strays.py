@@ -76,6 +76,82 @@ def test_a_thread_without_a_context_is_held(seen, way, cards_of_all):
     assert suspended == 0
 
 
+# One kernel of 300 ms; then it ends as its first argument says.
+ONE_KERNEL = """
+import ctypes as c, os, sys, time
+cu, p = c.CDLL("libcuda.so.1"), c.c_void_p
+def ck(rc): assert rc == 0, rc
+ctx, module, f = p(), p(), p()
+ck(cu.cuInit(0))
+ck(cu.cuDevicePrimaryCtxRetain(c.byref(ctx), 0))
+ck(cu.cuCtxSetCurrent(ctx))
+ck(cu.cuModuleLoadData(c.byref(module), b".version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry k300ms()\\n{\\n\\tret;\\n}\\n"))
+ck(cu.cuModuleGetFunction(c.byref(f), module, b"k300ms"))
+ck(cu.cuLaunchKernel(f, 4096, 1, 1, 256, 1, 1, 0, None, None, None))
+if sys.argv[1] == "waits":
+    ck(cu.cuCtxSynchronize())
+else:
+    time.sleep(0.305)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def fresh_slices(how, between):
+    """A new slice of 20 % for each kernel, for twelve seconds; what the card gave from the second one on."""
+    with Cards() as cards:
+        watch = cards.watch()
+        run = [STAGE / "bin" / "gpuslice", "run", "--cores", "20", "--"]
+        first = None
+        n = 0
+        while first is None or now() < first + 12:
+            p = cards.start([*run, sys.executable, "-c", ONE_KERNEL, how], "s", GPUSLICE_SIM_KERNEL_NS="k300ms=300000000")
+            assert p.wait(30) == (0 if how == "waits" else 137), p.stderr.read()
+            first = first or begun(watch, "s")
+            n += 1
+            if between:
+                assert cards.start([*run, *between], "t").wait(30) == 0
+        return share_of(watch, "s", first + 0.4, now() - first - 0.6), n
+
+
+@scenario(fresh_slices)
+@pytest.mark.parametrize("how", ["waits", "killed"])
+@pytest.mark.parametrize("between", [None, ["true"]], ids=["none", "idle"])
+def test_fresh_slices_pay_what_former_ones_owe(seen, how, between):
+    share, n = seen
+    assert share == pytest.approx(0.20, abs=POINTS), n
+
+
+def debts():
+    """Who else pays: nobody on another card, nobody without a share, and nobody for ever."""
+    with Cards(cards=2) as cards:
+        watch = cards.watch()
+        cli = STAGE / "bin" / "gpuslice"
+        env = {"GPUSLICE_SIM_KERNEL_NS": "k300ms=300000000"}
+        program = [sys.executable, "-c", ONE_KERNEL, "waits"]
+        file = cards.folder / "run" / "gpuslice" / ".debt"
+        took = {}
+        for name, options in (("owes", ["--cores", "10", "--device", "0"]), ("other", ["--cores", "10", "--device", "1"]),
+                              ("free", ["--device", "0"]), ("pays", ["--cores", "50", "--device", "0"])):
+            start = now()
+            p = cards.start([cli, "run", *options, "--", *program], name, **env)
+            assert p.wait(30) == 0, p.stderr.read()
+            took[name] = now() - start
+            if name == "owes":
+                owed = file.read_text()
+        del watch
+        return took, owed, file.read_text()
+
+
+@scenario(debts)
+def test_only_a_slice_with_a_share_of_that_card_pays(seen):
+    took, owed, left = seen
+    header, *lines = owed.splitlines()
+    assert header == "gpuslice-debt 1" and len(lines) == 1
+    uuid, ns, _, pct = lines[0].split()
+    assert 0.1e9 < int(ns) < 0.3e9 and pct == "10"
+    assert took["other"] < 1.5 and took["free"] < 1.5  # a kernel of 0.3 s, and starting Python
+
+
 def stopped():
     """A high slice is stopped while it waits; it owes card time, so it nearly always does."""
     with Cards() as cards:

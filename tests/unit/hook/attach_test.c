@@ -165,6 +165,32 @@ static void test_ledger_truncated_or_long(void **state)
     slice_attach();
 }
 
+/** What `gpuslice run` wrote into a ledger that is not made yet: a debt begins the bucket. */
+static void test_debt_before_the_ledger(void **state)
+{
+    const int64_t words[3] = {-900000000, 5000000000, -7};
+    uint64_t at = offsetof(struct gs_ledger_device, bucket);
+    int fd;
+
+    (void)state;
+    fd = open(slice_ledger(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)gs_ledger_file_bytes(3)), 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct gs_ledger_bucket b = {.tokens_ns = words[i], .refill_ns = 77};
+
+        assert_int_equal(pwrite(fd, &b, sizeof(b), (off_t)(gs_ledger_file_bytes(i) + at)),
+                         sizeof(b));
+    }
+    (void)close(fd);
+    slice_attach();
+    assert_int_equal(gs_self.device[0].bucket.tokens_ns, -900000000);
+    assert_int_equal(gs_self.device[0].bucket.refill_ns, 77);
+    assert_int_equal(gs_self.device[1].bucket.tokens_ns, 0); /* only debts are taken over */
+    assert_int_equal(gs_self.device[1].bucket.refill_ns, 0);
+    assert_int_equal(gs_self.device[2].bucket.tokens_ns, -7);
+}
+
 static void test_ledger_not_a_file(void **state)
 {
     (void)state;
@@ -752,6 +778,7 @@ int main(void)
         CASE(test_ledger_foreign),
         CASE(test_ledger_truncated_or_long),
         CASE(test_ledger_not_a_file),
+        CASE(test_debt_before_the_ledger),
         CASE(test_read_only_file_system),
         CASE(test_no_room),
         CASE(test_long_path),
