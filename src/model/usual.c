@@ -88,8 +88,6 @@ int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_
     rc = gs_register_read(*text, &own, arena, &dev, &n, err);
     if (rc < 0)
         return rc;
-    if (n == 0)
-        return gs_err_set(err, -EINVAL, "no device found on node");
     *ret_dev = dev;
     ret->n = (uint32_t)n;
     return 0;

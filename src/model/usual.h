@@ -42,9 +42,9 @@ void gs_usual_request(const struct gs_policy *policy, const struct gs_pod *pod, 
                       struct gs_request *ret);
 
 /** gs_policy_ops.read_node for vendors whose plugin writes keys.node_register; asks
- *  ops->read_device about each element.
- *  Returns  0; -ENOENT no such annotation; -EINVAL unreadable or no device in it; -E2BIG; -ENOMEM.
- */
+ *  ops->read_device about each element. A list without any is a plugin's word that it offers none
+ *  now (HAMi: "no device found on node", and keeps the cards it knew).
+ *  Returns  0 (n may be 0); -ENOENT no such annotation; -EINVAL unreadable; -E2BIG; -ENOMEM. */
 GS_WUR int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_view *node,
                                   struct gs_arena *arena, struct gs_device **ret_dev,
                                   struct gs_group *ret, struct gs_err *err);

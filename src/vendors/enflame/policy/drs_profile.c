@@ -103,12 +103,12 @@ static int read_card(yyjson_val *v, struct gs_arena *arena, struct gs_drs_card *
 static int read_cards(yyjson_val *list, struct gs_arena *arena, const struct gs_drs_card **ret,
                       size_t *ret_n, struct gs_err *err)
 {
-    size_t n = yyjson_is_arr(list) ? yyjson_arr_size(list) : 0;
+    size_t n = yyjson_arr_size(list);
     struct gs_drs_card *card;
     yyjson_arr_iter it;
     yyjson_val *v;
 
-    if (n == 0 || n > GS_REGISTER_DEVICES_MAX)
+    if (!yyjson_is_arr(list) || n > GS_REGISTER_DEVICES_MAX)
         return gs_err_set(err, -EINVAL, "devices are missing, or are too many");
     card = GS_ARENA_ARRAY(arena, n, struct gs_drs_card);
     if (card == NULL)
@@ -128,20 +128,26 @@ static int read_cards(yyjson_val *list, struct gs_arena *arena, const struct gs_
 int gs_drs_profile_read(struct gs_str text, struct gs_arena *arena, struct gs_drs_profiles *ret,
                         const struct gs_drs_card **ret_card, size_t *ret_n, struct gs_err *err)
 {
-    yyjson_doc *doc;
-    int rc;
+    struct gs_drs_profiles profiles = {0};
+    const struct gs_drs_card *card = NULL;
+    yyjson_doc *doc = NULL;
+    yyjson_val *root;
+    size_t n = 0;
+    int rc = gs_json_parse(text, GS_REGISTER_BYTES_MAX, &doc, err);
 
-    if (text.n > GS_REGISTER_BYTES_MAX)
-        return gs_err_set(err, -E2BIG, "%zu bytes are too many", text.n);
-    doc = yyjson_read(text.p, text.n, 0);
-    if (doc == NULL)
-        return gs_err_set(err, -EINVAL, "not JSON");
-    rc = read_profiles(yyjson_obj_get(yyjson_doc_get_root(doc), "profiles"), arena, ret, err);
-    if (rc == 0)
-        rc = read_cards(yyjson_obj_get(yyjson_doc_get_root(doc), "devices"), arena, ret_card, ret_n,
-                        err);
+    if (rc < 0)
+        return rc;
+    root = yyjson_doc_get_root(doc);
+    rc = read_cards(yyjson_obj_get(root, "devices"), arena, &card, &n, err);
+    if (rc == 0 && n > 0)
+        rc = read_profiles(yyjson_obj_get(root, "profiles"), arena, &profiles, err);
     yyjson_doc_free(doc);
-    return rc;
+    if (rc < 0)
+        return rc;
+    *ret = profiles;
+    *ret_card = card;
+    *ret_n = n;
+    return 0;
 }
 
 int32_t gs_drs_profile_cores(const struct gs_drs_profiles *profiles, int32_t slices)

@@ -33,7 +33,8 @@ struct gs_drs_card {
 
 /** Read the annotation; text is copied. Numbers may also be texts, and the other way round;
  *  profiles of another form of name are left out.
- *  Returns  0; -EINVAL unreadable, no card or no profile; -E2BIG; -ENOMEM. */
+ *  Returns  0 (no cards: *ret has no profiles); -EINVAL unreadable, or cards without a profile;
+ *  -E2BIG; -ENOMEM. */
 GS_WUR int gs_drs_profile_read(struct gs_str text, struct gs_arena *arena,
                                struct gs_drs_profiles *ret, const struct gs_drs_card **ret_card,
                                size_t *ret_n, struct gs_err *err);

@@ -52,12 +52,12 @@ static int read_card(yyjson_val *v, uint32_t index, struct gs_arena *arena, stru
 static int read_list(yyjson_val *list, struct gs_arena *arena, struct gs_device **ret_dev,
                      struct gs_err *err)
 {
-    size_t n = yyjson_is_arr(list) ? yyjson_arr_size(list) : 0;
+    size_t n = yyjson_arr_size(list);
     struct gs_device *dev;
     yyjson_arr_iter it;
     yyjson_val *v;
 
-    if (n == 0)
+    if (!yyjson_is_arr(list) && !yyjson_is_null(list))
         return gs_err_set(err, -EINVAL, "no sdevice found on node");
     if (n > GS_REGISTER_DEVICES_MAX)
         return gs_err_set(err, -E2BIG, "%zu devices are too many", n);

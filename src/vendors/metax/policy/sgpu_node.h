@@ -10,6 +10,6 @@
 #include "model/device.h"
 
 /** Read it; devices (with struct gs_sgpu_card as custom) in the arena, text copied.
- *  Returns  their number; -EINVAL unreadable or none; -E2BIG; -ENOMEM. */
+ *  Returns  their number, 0 for an empty list; -EINVAL unreadable; -E2BIG; -ENOMEM. */
 GS_WUR int gs_sgpu_node_read(struct gs_str text, struct gs_arena *arena, struct gs_device **ret_dev,
                              struct gs_err *err);

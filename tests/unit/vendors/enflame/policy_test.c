@@ -129,7 +129,7 @@ static void test_bad_nodes(void **state)
         "[]",
         "{",
         "{}",
-        "{\"devices\":[]," PROFILES,
+        "{\"devices\":{}," PROFILES,
         "{\"devices\":[{\"index\":\"0\",\"capacity\":6}]}",
         "{\"devices\":[{\"index\":\"0\",\"capacity\":6}],\"profiles\":{}}",
         "{\"devices\":[{\"index\":\"0\",\"capacity\":6}],\"profiles\":{\"0g.6gb\":\"0\"}}",
@@ -151,6 +151,9 @@ static void test_bad_nodes(void **state)
         assert_int_equal(kit_read_node(&kit), -EINVAL);
         assert_true(kit.err.text[0] != '\0');
     }
+    kit_annotate_node(&kit, CAPACITY, "{\"devices\":[]}"); /* all taken back */
+    assert_int_equal(kit_read_node(&kit), 0);
+    assert_int_equal(kit.group.n, 0);
     kit_fini(&kit);
 }
 
