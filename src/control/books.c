@@ -59,6 +59,7 @@ static void free_node(struct gs_books_node_entry *node)
 static void free_ns(struct gs_books_ns_entry *ns)
 {
     free_quotas(ns->quota);
+    free(ns->mem_used);
     free(ns->name_text);
     free(ns);
 }
@@ -111,6 +112,11 @@ static void unmark(struct gs_books *books, struct gs_books_node_entry *node)
     node->is_dirty = false;
 }
 
+static char *text_of(struct gs_str s)
+{
+    return strndup(s.n > 0 ? s.p : "", s.n);
+}
+
 struct gs_books_node_entry *gs_books_node_entry(struct gs_books *books, struct gs_str name)
 {
     struct gs_books_node_entry *node = gs_map_find(&books->nodes, name);
@@ -118,7 +124,7 @@ struct gs_books_node_entry *gs_books_node_entry(struct gs_books *books, struct g
     if (node != NULL)
         return node;
     node = calloc(1, sizeof(*node));
-    if (node == NULL || (node->name_text = strndup(name.p, name.n)) == NULL) {
+    if (node == NULL || (node->name_text = text_of(name)) == NULL) {
         free(node);
         return NULL;
     }
@@ -147,21 +153,23 @@ struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_st
     if (ns != NULL)
         return ns;
     ns = calloc(1, sizeof(*ns));
-    if (ns == NULL || (ns->name_text = strndup(name.p, name.n)) == NULL) {
-        free(ns);
+    if (ns == NULL)
         return NULL;
-    }
+    ns->name_text = text_of(name);
+    ns->mem_used = calloc(2 * books->policies->n + 1, sizeof(*ns->mem_used));
     ns->name = (struct gs_str){ns->name_text, name.n};
-    if (gs_map_set(&books->namespaces, ns->name, ns) < 0) {
+    if (ns->name_text == NULL || ns->mem_used == NULL ||
+        gs_map_set(&books->namespaces, ns->name, ns) < 0) {
         free_ns(ns);
         return NULL;
     }
+    ns->core_used = ns->mem_used + books->policies->n;
     return ns;
 }
 
 void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry *ns)
 {
-    if (ns == NULL || ns->pods.n > 0 || ns->quota != NULL)
+    if (ns == NULL || ns->n_pods > 0 || ns->quota != NULL)
         return;
     (void)gs_map_remove(&books->namespaces, ns->name);
     free_ns(ns);
@@ -169,7 +177,21 @@ void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry
 
 /* ---- nodes ---- */
 
-/* One contiguous view of all parts. The old one stays when there is no memory. */
+/* Nothing is known of the node's devices. */
+static void forget_devices(struct gs_books *books, struct gs_books_node_entry *node)
+{
+    while (node->part != NULL) {
+        struct gs_books_part *part = node->part;
+
+        node->part = part->next;
+        free_part(part);
+    }
+    books->n_devices -= node->node.n_dev;
+    books->is_unsorted |= node->node.n_dev > 0;
+    node->node = (struct gs_node){.name = node->node.name};
+}
+
+/* One contiguous view of all parts. Unchanged when there is no memory. */
 static int join_parts(struct gs_books *books, struct gs_books_node_entry *node)
 {
     size_t n_dev = 0, n_groups = 0, bytes;
@@ -284,6 +306,8 @@ int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, s
     rc = read_notes(books, node, view, first == 0 ? err : NULL);
     first = rc < 0 && first == 0 ? rc : first;
     rc = join_parts(books, node);
+    if (rc < 0)
+        forget_devices(books, node); /* the old view is of parts that are gone */
     return rc < 0 ? rc : first;
 }
 
@@ -293,17 +317,9 @@ void gs_books_node_gone(struct gs_books *books, struct gs_str name)
 
     if (node == NULL)
         return;
-    while (node->part != NULL) {
-        struct gs_books_part *part = node->part;
-
-        node->part = part->next;
-        free_part(part);
-    }
-    books->n_devices -= node->node.n_dev;
-    node->node = (struct gs_node){.name = node->node.name};
+    forget_devices(books, node);
     node->notes = (struct gs_untracked){0};
     gs_arena_fini(&node->notes_arena);
-    books->is_unsorted = true;
     (void)gs_books_count_leftovers(books, node, NULL); /* nobody is named: nothing can fail */
     node->is_there = false;
     gs_books_drop_node_if_unused(books, node);

@@ -10,6 +10,7 @@
 /** Part of a device that a pod holds or has been promised. */
 struct gs_books_share {
     uint32_t policy; /**< index into the policies */
+    uint32_t dev;    /**< of its node, while the node is added up */
     struct gs_str uuid;
     int32_t slots, mem_mib, cores;
     int32_t place_start, place_size;
@@ -27,7 +28,7 @@ struct gs_books_part {
     struct gs_group group;
 };
 
-/** A name, and the pods under it: of a node or of a namespace. */
+/** The pods under a name. */
 struct gs_books_list {
     struct gs_books_pod_entry *first;
     size_t n;
@@ -38,13 +39,14 @@ struct gs_books_pod_entry {
     struct gs_str uid, ns, name;
     struct gs_books_node_entry *node; /**< NULL: holds nothing */
     struct gs_books_ns_entry *in_ns;
-    struct gs_books_pod_entry *node_prev, *node_next, *ns_prev, *ns_next;
+    struct gs_books_pod_entry *node_prev, *node_next;
     struct gs_books_share *share;
     uint32_t n_shares;
     uint32_t *tag; /**< [n policies] or NULL */
     int32_t priority;
     bool is_reservation; /**< not (yet) confirmed by the API server */
     bool is_pinned;      /**< its Binding is on its way */
+    bool is_sent;        /**< a Binding of it was sent to the API server */
     bool is_hold;        /**< room kept until others have left */
     bool is_lifted;      /**< of a hold: does not count for now */
     bool is_leftover;    /**< the API server has no such pod, its node still has its containers */
@@ -52,6 +54,7 @@ struct gs_books_pod_entry {
     struct gs_pairs labels;
     int64_t until_ms;            /**< end of the reservation's lease */
     struct gs_pairs annotations; /**< of a reservation: what its Binding carries */
+    struct gs_books_pod_entry *lease_prev, *lease_next; /**< of the reservations and holds */
 };
 
 struct gs_books_node_entry {
@@ -81,8 +84,9 @@ struct gs_books_quota_entry {
 struct gs_books_ns_entry {
     char *name_text;
     struct gs_str name;
-    struct gs_books_list pods;
+    size_t n_pods;
     struct gs_books_quota_entry *quota;
+    int64_t *mem_used, *core_used; /**< [n policies] what the pods' shares come to */
 };
 
 struct gs_books {
@@ -96,6 +100,7 @@ struct gs_books {
         *by_name; /**< nodes with devices, sorted; valid while !is_unsorted */
     size_t n_by_name, cap_by_name;
     bool is_unsorted;
+    struct gs_books_pod_entry *leased; /**< reservations and holds: what may expire */
     size_t n_devices, n_reservations;
     struct gs_arena scratch;
 };

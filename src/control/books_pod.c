@@ -13,7 +13,7 @@
 /* Bound, and nobody has asked it to go: one that could be evicted. */
 static bool may_go(const struct gs_books_pod_entry *pod)
 {
-    return pod->node != NULL && !pod->is_reservation && !pod->is_hold && !pod->is_leftover &&
+    return !pod->is_reservation && !pod->is_hold && !pod->is_leftover &&
            pod->ends_us == GS_BOOKS_STAYS;
 }
 
@@ -56,47 +56,79 @@ bool gs_books_has_below(struct gs_books *books, int32_t priority)
     return books->n_lowest > 0 && books->lowest < priority;
 }
 
+static void link_to_node(struct gs_books *books, struct gs_books_pod_entry *pod)
+{
+    struct gs_books_list *list = &pod->node->pods;
+
+    pod->node_next = list->first;
+    if (pod->node_next != NULL)
+        pod->node_next->node_prev = pod;
+    list->first = pod;
+    list->n++;
+    gs_books_mark(books, pod->node);
+}
+
+static void unlink_from_node(struct gs_books *books, struct gs_books_pod_entry *pod)
+{
+    if (pod->node_prev != NULL)
+        pod->node_prev->node_next = pod->node_next;
+    else
+        pod->node->pods.first = pod->node_next;
+    if (pod->node_next != NULL)
+        pod->node_next->node_prev = pod->node_prev;
+    pod->node->pods.n--;
+    gs_books_mark(books, pod->node);
+    gs_books_drop_node_if_unused(books, pod->node);
+}
+
+/* Sums of whole numbers: what one pod adds it takes off again, to the last unit. */
+static void count_in_ns(const struct gs_books_pod_entry *pod, int sign)
+{
+    struct gs_books_ns_entry *ns = pod->in_ns;
+
+    ns->n_pods += sign > 0 ? 1 : (size_t)-1;
+    for (uint32_t i = 0; i < pod->n_shares && !pod->is_hold; i++) {
+        ns->mem_used[pod->share[i].policy] += (int64_t)sign * pod->share[i].mem_mib;
+        ns->core_used[pod->share[i].policy] += (int64_t)sign * pod->share[i].cores;
+    }
+}
+
+static void link_lease(struct gs_books *books, struct gs_books_pod_entry *pod)
+{
+    pod->lease_next = books->leased;
+    if (pod->lease_next != NULL)
+        pod->lease_next->lease_prev = pod;
+    books->leased = pod;
+    books->n_reservations += pod->is_reservation;
+}
+
+static void unlink_lease(struct gs_books *books, struct gs_books_pod_entry *pod)
+{
+    if (pod->lease_prev != NULL)
+        pod->lease_prev->lease_next = pod->lease_next;
+    else
+        books->leased = pod->lease_next;
+    if (pod->lease_next != NULL)
+        pod->lease_next->lease_prev = pod->lease_prev;
+    books->n_reservations -= pod->is_reservation;
+}
+
 static void link_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
-    if (pod->node != NULL) {
-        pod->node_next = pod->node->pods.first;
-        if (pod->node_next != NULL)
-            pod->node_next->node_prev = pod;
-        pod->node->pods.first = pod;
-        pod->node->pods.n++;
-        gs_books_mark(books, pod->node);
-    }
-    pod->ns_next = pod->in_ns->pods.first;
-    if (pod->ns_next != NULL)
-        pod->ns_next->ns_prev = pod;
-    pod->in_ns->pods.first = pod;
-    pod->in_ns->pods.n++;
-    books->n_reservations += pod->is_reservation;
+    link_to_node(books, pod);
+    count_in_ns(pod, 1);
+    if (pod->is_reservation || pod->is_hold)
+        link_lease(books, pod);
     count_lowest(books, pod);
 }
 
 static void unlink_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
-    if (pod->node != NULL) {
-        if (pod->node_prev != NULL)
-            pod->node_prev->node_next = pod->node_next;
-        else
-            pod->node->pods.first = pod->node_next;
-        if (pod->node_next != NULL)
-            pod->node_next->node_prev = pod->node_prev;
-        pod->node->pods.n--;
-        gs_books_mark(books, pod->node);
-        gs_books_drop_node_if_unused(books, pod->node);
-    }
-    if (pod->ns_prev != NULL)
-        pod->ns_prev->ns_next = pod->ns_next;
-    else
-        pod->in_ns->pods.first = pod->ns_next;
-    if (pod->ns_next != NULL)
-        pod->ns_next->ns_prev = pod->ns_prev;
-    pod->in_ns->pods.n--;
+    unlink_from_node(books, pod);
+    count_in_ns(pod, -1);
     gs_books_drop_ns_if_unused(books, pod->in_ns);
-    books->n_reservations -= pod->is_reservation;
+    if (pod->is_reservation || pod->is_hold)
+        unlink_lease(books, pod);
     uncount_lowest(books, pod);
 }
 
@@ -286,6 +318,7 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
     pod->in_ns = gs_books_ns_entry(books, who->ns);
     pod->node = gs_books_node_entry(books, who->node);
     if (pod->in_ns == NULL || pod->node == NULL) {
+        gs_books_drop_node_if_unused(books, pod->node);
         gs_books_drop_ns_if_unused(books, pod->in_ns);
         free(pod);
         return NULL;
@@ -575,8 +608,10 @@ void gs_books_pin(struct gs_books *books, struct gs_str uid, bool is_pinned)
 {
     struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
 
-    if (pod != NULL)
-        pod->is_pinned = is_pinned && pod->is_reservation;
+    if (pod == NULL || !pod->is_reservation)
+        return;
+    pod->is_pinned = is_pinned;
+    pod->is_sent |= is_pinned;
 }
 
 bool gs_books_is_pinned(const struct gs_books *books, struct gs_str uid)
@@ -593,8 +628,8 @@ bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,
 
     if (pod == NULL || !pod->is_reservation)
         return false;
-    *ret = (struct gs_books_reservation){pod->ns, pod->name, pod->node->node.name, pod->annotations,
-                                         pod->until_ms};
+    *ret = (struct gs_books_reservation){pod->ns,          pod->name,     pod->node->node.name,
+                                         pod->annotations, pod->until_ms, pod->is_sent};
     return true;
 }
 
@@ -606,25 +641,19 @@ void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_m
         pod->until_ms = until_ms;
 }
 
-static size_t expire(struct gs_books *books, const struct gs_map *map, int64_t now_ms)
-{
-    size_t expired = 0, pos = 0;
-    struct gs_books_pod_entry *pod;
-
-    while ((pod = gs_map_next(map, &pos)) != NULL)
-        if ((pod->is_reservation || pod->is_hold) && !pod->is_pinned && pod->until_ms <= now_ms) {
-            drop(books, pod);
-            expired++;
-            pos--; /* another entry may have moved here; one moved further back waits a turn */
-        }
-    return expired;
-}
-
 size_t gs_books_expire(struct gs_books *books, int64_t now_ms)
 {
-    size_t expired = expire(books, &books->holds, now_ms);
+    struct gs_books_pod_entry *pod = books->leased, *next;
+    size_t expired = 0;
 
-    return books->n_reservations == 0 ? expired : expired + expire(books, &books->pods, now_ms);
+    for (; pod != NULL; pod = next) {
+        next = pod->lease_next;
+        if (pod->is_pinned || pod->until_ms > now_ms)
+            continue;
+        drop(books, pod);
+        expired++;
+    }
+    return expired;
 }
 
 bool gs_books_holder(const struct gs_books *books, struct gs_str uid, struct gs_books_holder *ret)

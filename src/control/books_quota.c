@@ -44,7 +44,7 @@ int gs_books_quota_set(struct gs_books *books, struct gs_str ns_name, struct gs_
     struct gs_books_quota_entry *q = calloc(1, sizeof(*q)), **at;
 
     if (ns != NULL && q != NULL) {
-        q->name = strndup(name.p, name.n);
+        q->name = strndup(name.n > 0 ? name.p : "", name.n);
         q->mem_limit = copied(mem_limit, n);
         q->core_limit = copied(core_limit, n);
     }
@@ -87,6 +87,7 @@ int gs_books_quota(struct gs_books *books, struct gs_str ns_name, struct gs_str 
     const struct gs_books_ns_entry *ns = gs_map_find(&books->namespaces, ns_name);
     size_t n = books->policies->n;
     struct gs_ns_quota_line *line;
+    const struct gs_books_pod_entry *pod;
     struct gs_ns_quota *quota;
 
     *ret = NULL;
@@ -103,11 +104,15 @@ int gs_books_quota(struct gs_books *books, struct gs_str ns_name, struct gs_str 
             line[i].mem_limit = lower(line[i].mem_limit, q->mem_limit[i]);
             line[i].core_limit = lower(line[i].core_limit, q->core_limit[i]);
         }
-    for (const struct gs_books_pod_entry *p = ns->pods.first; p != NULL; p = p->ns_next)
-        for (uint32_t i = 0; i < p->n_shares && !p->is_hold && !gs_str_eq(p->uid, but); i++) {
-            line[p->share[i].policy].mem_used += p->share[i].mem_mib;
-            line[p->share[i].policy].core_used += p->share[i].cores;
-        }
+    for (size_t i = 0; i < n; i++) {
+        line[i].mem_used = ns->mem_used[i];
+        line[i].core_used = ns->core_used[i];
+    }
+    pod = gs_map_find(&books->pods, but);
+    for (uint32_t i = 0; pod != NULL && pod->in_ns == ns && i < pod->n_shares; i++) {
+        line[pod->share[i].policy].mem_used -= pod->share[i].mem_mib;
+        line[pod->share[i].policy].core_used -= pod->share[i].cores;
+    }
     *quota = (struct gs_ns_quota){line, n};
     *ret = quota;
     return 0;

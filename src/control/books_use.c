@@ -22,13 +22,33 @@ size_t gs_books_device(const struct gs_node *node, const struct gs_policy *polic
     return node->n_dev;
 }
 
-static int make_room(struct gs_books_node_entry *node)
+/* Find every share's device, and count the tenants of each. Number of all. */
+static size_t find_devices(struct gs_books *books, struct gs_books_node_entry *node)
 {
-    size_t wanted = 0;
+    size_t n = 0;
+
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next) {
+        bool counts = !gs_books_counts_not(books, p);
+
+        for (uint32_t i = 0; i < p->n_shares; i++) {
+            struct gs_books_share *share = &p->share[i];
+            const struct gs_policy *policy = books->policies->at[share->policy];
+
+            share->dev = (uint32_t)(counts ? gs_books_device(&node->node, policy, share->uuid)
+                                           : node->node.n_dev);
+            if (share->dev == node->node.n_dev)
+                continue;
+            node->use[share->dev].n_tenants++;
+            n++;
+        }
+    }
+    return n;
+}
+
+static int make_room(struct gs_books_node_entry *node, size_t wanted)
+{
     void *more;
 
-    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next)
-        wanted += p->n_shares;
     if (wanted <= node->cap_tenants)
         return 0;
     more = realloc(node->tenant, wanted * 2 * sizeof(*node->tenant));
@@ -39,36 +59,41 @@ static int make_room(struct gs_books_node_entry *node)
     return 0;
 }
 
-/* Tenants of one device behind those that are there already. */
-static size_t add_tenants(struct gs_books *books, struct gs_books_node_entry *node, size_t dev,
-                          size_t n)
+/* Every device's tenants lie together. */
+static void lay_out(struct gs_books_node_entry *node)
 {
-    struct gs_use *use = &node->use[dev];
+    struct gs_tenant *at = node->tenant;
 
-    use->tenant = node->tenant + n;
-    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next) {
-        if (gs_books_counts_not(books, p))
-            continue;
-        for (uint32_t i = 0; i < p->n_shares; i++) {
-            const struct gs_books_share *share = &p->share[i];
-            const struct gs_policy *policy = books->policies->at[share->policy];
-
-            if (gs_books_device(&node->node, policy, share->uuid) != dev)
-                continue;
-            node->tenant[n] = (struct gs_tenant){
-                .uid = p->uid,
-                .slots = share->slots,
-                .mem_mib = share->mem_mib,
-                .cores = share->cores,
-                .tag = p->tag != NULL ? p->tag[share->policy] : 0,
-                .place_start = share->place_start,
-                .place_size = share->place_size,
-            };
-            gs_usage_count(policy, &node->node.dev[dev], use, &node->tenant[n++]);
-            use->n_tenants++;
-        }
+    for (size_t i = 0; i < node->node.n_dev && at != NULL; i++) {
+        node->use[i].tenant = at;
+        at += node->use[i].n_tenants;
+        node->use[i].n_tenants = 0;
     }
-    return n;
+}
+
+static void add_tenants(struct gs_books *books, struct gs_books_node_entry *node,
+                        const struct gs_books_pod_entry *p)
+{
+    for (uint32_t i = 0; i < p->n_shares; i++) {
+        const struct gs_books_share *share = &p->share[i];
+        const struct gs_policy *policy = books->policies->at[share->policy];
+        struct gs_use *use = &node->use[share->dev];
+        struct gs_tenant *tenant;
+
+        if (share->dev == node->node.n_dev)
+            continue;
+        tenant = &node->tenant[(size_t)(use->tenant - node->tenant) + use->n_tenants++];
+        *tenant = (struct gs_tenant){
+            .uid = p->uid,
+            .slots = share->slots,
+            .mem_mib = share->mem_mib,
+            .cores = share->cores,
+            .tag = p->tag != NULL ? p->tag[share->policy] : 0,
+            .place_start = share->place_start,
+            .place_size = share->place_size,
+        };
+        gs_usage_count(policy, &node->node.dev[share->dev], use, tenant);
+    }
 }
 
 bool gs_books_is_shut(const struct gs_books_node_entry *node, const struct gs_books_part *part,
@@ -82,14 +107,13 @@ bool gs_books_is_shut(const struct gs_books_node_entry *node, const struct gs_bo
 
 int gs_books_derive(struct gs_books *books, struct gs_books_node_entry *node)
 {
-    size_t n = 0;
-
     for (size_t i = 0; i < node->node.n_dev; i++)
         node->use[i] = (struct gs_use){0};
-    if (make_room(node) < 0)
+    if (make_room(node, find_devices(books, node)) < 0)
         return -ENOMEM;
-    for (size_t i = 0; i < node->node.n_dev; i++)
-        n = add_tenants(books, node, i, n);
+    lay_out(node);
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next)
+        add_tenants(books, node, p);
     for (const struct gs_books_part *part = node->part; part != NULL; part = part->next) {
         const struct gs_policy *policy = books->policies->at[part->policy];
 

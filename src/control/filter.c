@@ -428,8 +428,35 @@ static void pass(struct call *c)
     yyjson_arr_foreach(c->args.items, i, max, val) gs_extender_reply_node(&c->reply, val);
 }
 
+/* Asked again after a Binding of the pod was sent, whose answer kube-scheduler lost: the API server
+ * has bound it there though the watch does not show it yet. No other card may be given, nor this
+ * one to somebody else. */
+static int repeat(struct call *c, const struct gs_books_reservation *promised, struct gs_err *err)
+{
+    yyjson_val *name;
+    size_t i, max;
+
+    c->note->n_nodes = yyjson_arr_size(c->args.names);
+    yyjson_arr_foreach(c->args.names, i, max, name)
+    {
+        if (!gs_str_eq(promised->node, (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)}))
+            continue;
+        c->note->outcome = GS_FILTER_FOUND;
+        c->note->node = gs_arena_str(c->arena, promised->node);
+        c->note->n_fit = 1;
+        c->note->text = gs_arena_printf(c->arena, "node %.*s again: its Binding was sent",
+                                        (int)promised->node.n, promised->node.p);
+        gs_extender_reply_name(&c->reply, c->note->node);
+        return 0;
+    }
+    return gs_err_set(err, -EBUSY, "a Binding of the pod to node %.*s was sent",
+                      (int)promised->node.n, promised->node.p);
+}
+
 static int serve(struct call *c, struct gs_str body, struct gs_err *err)
 {
+    struct gs_books_reservation promised;
+    struct gs_books_holder holder;
     int rc = gs_extender_read(body, c->arena, &c->args, err);
 
     if (rc == 0)
@@ -454,6 +481,10 @@ static int serve(struct call *c, struct gs_str body, struct gs_err *err)
         return gs_err_set(err, -EINVAL, "extender args: pod without uid");
     if (gs_books_is_pinned(c->books, c->pod.uid))
         return gs_err_set(err, -EBUSY, "the pod is being bound");
+    if (gs_books_holder(c->books, c->pod.uid, &holder) && !holder.is_reservation)
+        return gs_err_set(err, -EEXIST, "the pod is bound already");
+    if (gs_books_reserved(c->books, c->pod.uid, &promised) && promised.is_sent)
+        return repeat(c, &promised, err);
     (void)gs_books_release(c->books, c->pod.uid); /* asked again: what was decided is void */
     return filter_names(c);
 }

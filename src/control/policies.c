@@ -44,6 +44,8 @@ static int read_shape(const struct gs_policies_conf *conf, const struct gs_polic
     if (rc < 0)
         return rc;
     loaded = data;
+    if (loaded == NULL)
+        return 0; /* a document of nothing but blanks and comments */
     list = (struct gs_policy_list){loaded->conf, loaded->n};
     if (loaded->conf != NULL)
         rc = section->make(shape->type == CYAML_SEQUENCE ? (const void *)&list : loaded->conf,
