@@ -27,6 +27,14 @@ bool gs_str_eq_c(struct gs_str a, const char *b)
     return gs_str_eq(a, gs_str_of(b));
 }
 
+int gs_str_cmp(struct gs_str a, struct gs_str b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int way = n > 0 ? memcmp(a.p, b.p, n) : 0;
+
+    return way != 0 ? way : (a.n > b.n) - (a.n < b.n);
+}
+
 bool gs_str_skip(struct gs_str *s, struct gs_str prefix)
 {
     if (s->n < prefix.n || (prefix.n > 0 && memcmp(s->p, prefix.p, prefix.n) != 0))

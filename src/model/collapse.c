@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "model/usage.h"
 
@@ -18,18 +17,10 @@ struct sums {
     int32_t slots, mem_mib, cores;
 };
 
-static int by_text(struct gs_str a, struct gs_str b)
-{
-    size_t n = a.n < b.n ? a.n : b.n;
-    int way = n > 0 ? memcmp(a.p, b.p, n) : 0;
-
-    return way != 0 ? way : (a.n > b.n) - (a.n < b.n);
-}
-
 static int by_uuid_slot(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
-    int way = by_text(x->uuid, y->uuid);
+    int way = gs_str_cmp(x->uuid, y->uuid);
 
     return way != 0 ? way : (x->slot > y->slot) - (x->slot < y->slot);
 }

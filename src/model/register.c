@@ -282,10 +282,8 @@ static int read_json(const struct reading *r, struct gs_str text, struct gs_devi
 static int by_id(const void *a, const void *b)
 {
     const struct gs_str *x = a, *y = b;
-    size_t n = x->n < y->n ? x->n : y->n;
-    int way = n > 0 ? memcmp(x->p, y->p, n) : 0;
 
-    return way != 0 ? way : (x->n > y->n) - (x->n < y->n);
+    return gs_str_cmp(*x, *y);
 }
 
 /* A UUID goes into grants, between separators, and stands for one device. A device without one can

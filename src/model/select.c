@@ -1,13 +1,18 @@
 #include "model/select.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/policy.h"
 
+#define TYPES_KEPT 8 /* models of one vendor in a cluster: a few */
+
+/* Answers for the types asked for last: with long lists each costs. */
 struct gs_select_memo {
-    struct gs_str type;
-    bool is_set, answer;
+    struct gs_str type[TYPES_KEPT];
+    bool answer[TYPES_KEPT];
+    size_t n, next; /* types known; where the next one goes */
 };
 
 static char lower(char c)
@@ -59,6 +64,13 @@ bool gs_select_is_true(struct gs_str text)
     return false;
 }
 
+static int by_text(const void *a, const void *b)
+{
+    const struct gs_str *x = a, *y = b;
+
+    return gs_str_cmp(*x, *y);
+}
+
 int gs_select_list(struct gs_str text, struct gs_arena *arena, struct gs_list *ret)
 {
     struct gs_list list = {.is_given = gs_select_trim(text).n > 0};
@@ -79,6 +91,7 @@ int gs_select_list(struct gs_str text, struct gs_arena *arena, struct gs_list *r
         if (part.n > 0)
             at[list.n++] = part;
     }
+    qsort(at, list.n, sizeof(*at), by_text);
     list.at = at;
     *ret = list;
     return 0;
@@ -114,10 +127,7 @@ int gs_select_read(const struct gs_pod *pod, const struct gs_keys *keys, struct 
 
 bool gs_select_has(const struct gs_list *list, struct gs_str word)
 {
-    for (size_t i = 0; i < list->n; i++)
-        if (gs_str_eq(list->at[i], word))
-            return true;
-    return false;
+    return list->n > 0 && bsearch(&word, list->at, list->n, sizeof(word), by_text) != NULL;
 }
 
 bool gs_select_takes_uuid(const struct gs_selection *s, struct gs_str uuid)
@@ -137,15 +147,21 @@ static bool has_part_of(const struct gs_list *list, struct gs_str type)
 
 bool gs_select_takes_type(const struct gs_selection *s, struct gs_str type)
 {
+    struct gs_select_memo *memo = s->memo;
     bool answer;
 
     if (!s->use_type.is_given && !s->nouse_type.is_given)
         return true;
-    if (s->memo != NULL && s->memo->is_set && gs_str_eq(s->memo->type, type))
-        return s->memo->answer;
+    for (size_t i = 0; memo != NULL && i < memo->n; i++)
+        if (gs_str_eq(memo->type[i], type))
+            return memo->answer[i];
     answer = !(s->use_type.is_given && !has_part_of(&s->use_type, type)) &&
              !has_part_of(&s->nouse_type, type);
-    if (s->memo != NULL)
-        *s->memo = (struct gs_select_memo){type, true, answer};
+    if (memo == NULL)
+        return answer;
+    memo->type[memo->next] = type;
+    memo->answer[memo->next] = answer;
+    memo->next = (memo->next + 1) % TYPES_KEPT;
+    memo->n += memo->n < TYPES_KEPT;
     return answer;
 }

@@ -20,6 +20,10 @@ static void test_views(void **state)
     assert_true(gs_str_eq(GS_STR(""), gs_str_of(NULL)));
     assert_true(gs_str_eq_c(GS_STR("x"), "x"));
     assert_false(gs_str_eq_c(GS_STR("x"), "xy"));
+    assert_true(gs_str_cmp(GS_STR("ab"), GS_STR("b")) < 0);
+    assert_true(gs_str_cmp(GS_STR("ab"), GS_STR("a")) > 0);
+    assert_true(gs_str_cmp(GS_STR("a"), GS_STR("\x80")) < 0); /* bytes have no sign */
+    assert_int_equal(gs_str_cmp(GS_STR(""), gs_str_of(NULL)), 0);
     assert_true(gs_str_is_word(GS_STR("GPU-1")));
     assert_false(gs_str_is_word(GS_STR("")));
     assert_false(gs_str_is_word(GS_STR("a b")));

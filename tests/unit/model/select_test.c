@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/buf.h"
 #include "model/policy.h"
 
 #define NONE NULL
@@ -120,6 +121,46 @@ static void types_change(void **state)
     gs_arena_fini(&arena);
 }
 
+/* More types than are remembered, some of them again: none gets another's answer. */
+static void types_are_many(void **state)
+{
+    struct gs_arena arena = {0};
+    struct gs_pod pod = {.arena = &arena};
+    struct gs_selection s;
+
+    (void)state;
+    annotate(&pod, "use-type", "type-1,type-7");
+    assert_int_equal(read_keys(&pod, &arena, &s), 0);
+    for (uint32_t i = 0; i < 200; i++) {
+        uint32_t n = i * 7 % 20;
+        struct gs_str type = gs_arena_printf(&arena, "type-%u.", n);
+
+        assert_int_equal(gs_select_takes_type(&s, type), n == 1 || n == 7 || n >= 10);
+    }
+    gs_arena_fini(&arena);
+}
+
+/* Members are found wherever they stand, and what lies between them is not. */
+static void long_lists(void **state)
+{
+    struct gs_arena arena = {0};
+    struct gs_pod pod = {.arena = &arena};
+    struct gs_buf text = {0};
+    struct gs_selection s;
+
+    (void)state;
+    for (uint32_t i = 0; i < 1000; i++)
+        gs_buf_addf(&text, "%sGPU-%u", i > 0 ? ", " : "", i * 7919 % 1000 * 2);
+    annotate(&pod, "use", gs_buf_text(&text));
+    assert_int_equal(read_keys(&pod, &arena, &s), 0);
+    assert_int_equal(s.use_uuid.n, 1000);
+    for (uint32_t i = 0; i < 2000; i++)
+        assert_int_equal(gs_select_takes_uuid(&s, gs_arena_printf(&arena, "GPU-%u", i)),
+                         i % 2 == 0);
+    gs_buf_fini(&text);
+    gs_arena_fini(&arena);
+}
+
 /* 3.5, kunlun and XPU: both pairs of lists must pass. */
 static void second_keys(void **state)
 {
@@ -175,8 +216,10 @@ static void words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(uuids),       cmocka_unit_test(types),     cmocka_unit_test(types_change),
-        cmocka_unit_test(second_keys), cmocka_unit_test(no_memory), cmocka_unit_test(words),
+        cmocka_unit_test(uuids),        cmocka_unit_test(types),
+        cmocka_unit_test(types_change), cmocka_unit_test(types_are_many),
+        cmocka_unit_test(long_lists),   cmocka_unit_test(second_keys),
+        cmocka_unit_test(no_memory),    cmocka_unit_test(words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
