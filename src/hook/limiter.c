@@ -28,6 +28,9 @@
 /* A wait of its own that was computed: not shorter. */
 #define NAP_MIN_NS 20000u
 
+/* A correction so small is left to the credit at hand. */
+#define CORRECT_AT_HAND_NS 1000000
+
 /* Parts are of this. */
 #define ALONE 1024u
 
@@ -544,10 +547,30 @@ void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t 
     gs_usage_charge(&gs_self.device[dev], use, start_ns, end_ns, used_ns);
 }
 
+void gs_limiter_correct(uint32_t dev, int64_t more_ns)
+{
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return;
+    if (more_ns > -CORRECT_AT_HAND_NS && more_ns < CORRECT_AT_HAND_NS) {
+        (void)__atomic_sub_fetch(&gs_limiter_credit[dev].ns, more_ns, __ATOMIC_RELAXED);
+        return;
+    }
+    settle_difference(dev, more_ns < 0 ? (uint64_t)-more_ns : 0,
+                      more_ns < 0 ? 0 : (uint64_t)more_ns);
+}
+
 void gs_limiter_unsettled(uint32_t dev, uint64_t since_ns)
 {
     if (GS_LIKELY(dev < gs_self.n_devices))
         gs_atomic_store(&use_of(dev)->unsettled_ns, since_ns, __ATOMIC_RELEASE);
+}
+
+void gs_limiter_first_out(uint32_t dev, uint64_t since_ns)
+{
+    uint64_t none = 0;
+
+    if (GS_LIKELY(dev < gs_self.n_devices))
+        (void)gs_atomic_cas(&use_of(dev)->unsettled_ns, &none, since_ns, __ATOMIC_RELEASE);
 }
 
 void gs_limiter_ending(void)

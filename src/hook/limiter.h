@@ -107,9 +107,14 @@ void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64
 void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns,
                      uint64_t own_ns);
 
+/** Launches that were paid by estimates took so much more, or less where it is negative. */
+void gs_limiter_correct(uint32_t dev, int64_t more_ns);
+
 /** Since when the process may have had work on the card that has not been settled; 0: there is
  * none. Should it die now, that time is charged (gs_bucket_bury). */
 void gs_limiter_unsettled(uint32_t dev, uint64_t since_ns);
+/** The same, where nothing else was out. */
+void gs_limiter_first_out(uint32_t dev, uint64_t since_ns);
 /** The process ends in good order: charge that time now, when its end is known. Touches the ledger
  *  alone. */
 void gs_limiter_ending(void);

@@ -111,11 +111,13 @@ static void test_an_unknown_or_long_launch_is_measured(void **state)
     assert_int_equal(est, GS_COST_LONG_NS);
 }
 
-/* 20 us: once settled, one of about 25 launches, never by a fixed rhythm. */
+/* 20 us: once settled, one of about 25 launches, and however long ago the last one was: the gaps
+ * are those of chance, 1 - 1/e = 63 % below the mean, 1/e^2 = 14 % above two of it, 18 % below a
+ * fifth. */
 static void test_short_launches_are_sampled_by_their_own_time(void **state)
 {
     struct gs_cost *c = entry(0x1000, 64);
-    uint32_t launches = 0, samples = 0, least = UINT32_MAX, most = 0, run = 0;
+    uint32_t launches = 0, samples = 0, run = 0, shorter = 0, longer = 0, shortest = 0;
     uint64_t est;
 
     (void)state;
@@ -123,19 +125,50 @@ static void test_short_launches_are_sampled_by_their_own_time(void **state)
         gs_cost_learn(c, 20 * US);
         gs_cost_sampled(c);
     }
-    for (; launches < 100000; launches++, run++) {
+    for (; launches < 1000000; launches++, run++) {
         if (count(c, &est))
             continue;
         gs_cost_learn(c, 20 * US);
         gs_cost_sampled(c);
         samples++;
-        least = samples > 1 && run < least ? run : least;
-        most = run > most ? run : most;
+        shortest += run < 5;
+        shorter += run < 25;
+        longer += run >= 50;
         run = 0;
     }
-    assert_in_range(samples, 100000 / 30, 100000 / 20);
-    assert_in_range(least, 17, 21);
-    assert_in_range(most, 29, 32);
+    assert_in_range(samples, 1000000 / 28, 1000000 / 23);
+    assert_in_range(shortest * 100 / samples, 13, 23);
+    assert_in_range(shorter * 100 / samples, 58, 68);
+    assert_in_range(longer * 100 / samples, 9, 19);
+    assert_int_equal(gs_cost_weight(c), 25);
+}
+
+/* Of a kind whose launches are unlike each other the long ones count as they are, and each is
+ * measured where it pays; one odd one, or a kind that has changed for good, is not such a kind. */
+static void test_unlike_launches_are_measured_each(void **state)
+{
+    struct gs_cost *c = entry(0x1000, 64);
+    uint64_t est, sum = 0;
+
+    (void)state;
+    for (int i = 0; i < 400; i++) {
+        gs_cost_learn(c, i % 10 == 9 ? 2 * MS : 20 * US);
+        gs_cost_sampled(c);
+        if (i >= 100) {
+            sum += c->est_ns;
+            assert_true(gs_cost_is_spread(c));
+            assert_false(count(c, &est));
+        }
+    }
+    assert_in_range(sum / 300, 180 * US, 260 * US); /* 218 */
+    for (int i = 0; i < 200; i++) {
+        gs_cost_learn(c, 20 * US);
+        gs_cost_sampled(c);
+    }
+    assert_false(gs_cost_is_spread(c)); /* no more */
+    assert_in_range(c->est_ns, 20 * US, 22 * US);
+    gs_cost_learn(c, 30 * US);
+    assert_false(gs_cost_is_spread(c));
 }
 
 static void test_the_first_samples_come_early(void **state)
@@ -388,6 +421,7 @@ int main(void)
         cmocka_unit_test_setup(test_the_first_samples_come_early, clean),
         cmocka_unit_test_setup(test_the_estimate_is_a_mean, clean),
         cmocka_unit_test_setup(test_renewed, clean),
+        cmocka_unit_test_setup(test_unlike_launches_are_measured_each, clean),
         cmocka_unit_test_setup(test_one_outlier_is_clipped_and_two_are_believed, clean),
         cmocka_unit_test_setup(test_turns_of_neighbours_are_told_apart, clean),
         cmocka_unit_test_setup(test_turns_of_neighbours_are_told_apart, clean),

@@ -62,6 +62,11 @@ void gs_launch_graph_gone(CUgraphExec exec)
     (void)exec;
 }
 
+void gs_launch_first(struct gs_launch_stream *stream, uint32_t dev)
+{
+    (void)stream, (void)dev;
+}
+
 void gs_launch_seen(uint64_t id)
 {
     (void)id;

@@ -3,6 +3,14 @@
 #include <string.h>
 
 #define MEAN_OF 8u /* samples; afterwards a moving mean of that weight */
+/* Half or twice as long is unlike, beyond what clocks and caches do to short ones; for so many
+ * samples after one of those the kind counts as spread. */
+#define UNLIKE_NS      20000u
+#define SPREAD_FOR     48u
+#define SPREAD_MEAN_OF 32u
+/* In `outliers`: a far one of a kind whose launches were alike; of one whose were not. */
+#define FAR_ONCE  1u
+#define FAR_AGAIN 2u
 /* Samples among other streams: this many times the estimate is thrown away, until so many in a row
  * say the same. */
 #define CROWDED_WASTE 3u
@@ -52,52 +60,121 @@ struct gs_cost *gs_cost_claim(uint64_t key, uint32_t quarter)
     return coarse(quarter);
 }
 
+static uint32_t random_state = 2463534242u;
+
+/* Nobody foresees the last digits of what is measured on a card. */
+static void stir(uint64_t ns)
+{
+    uint32_t x = __atomic_load_n(&random_state, __ATOMIC_RELAXED) ^ (uint32_t)ns * 2654435761u;
+
+    __atomic_store_n(&random_state, x != 0 ? x : 1, __ATOMIC_RELAXED);
+}
+
 /* Spread, so that a program's own rhythm does not decide which of its launches are seen. */
 static uint32_t spread(void)
 {
-    static uint32_t state = 2463534242u;
-    uint32_t x = __atomic_load_n(&state, __ATOMIC_RELAXED);
+    uint32_t x = __atomic_load_n(&random_state, __ATOMIC_RELAXED);
 
     x ^= x << 13;
     x ^= x >> 17;
     x ^= x << 5;
-    __atomic_store_n(&state, x, __ATOMIC_RELAXED);
+    __atomic_store_n(&random_state, x, __ATOMIC_RELAXED);
     return x;
+}
+
+/* Between samples, as a number of estimates' time; the first ones come after 1, 2, 4, ... launches:
+ * an early mistake is soon put right. */
+static uint64_t mean_gap(uint64_t est, uint32_t n)
+{
+    return n < MEAN_OF && est << n < GS_COST_SAMPLE_NS ? est << n : GS_COST_SAMPLE_NS;
+}
+
+uint64_t gs_cost_weight(const struct gs_cost *c)
+{
+    uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
+    uint64_t gap = mean_gap(est, __atomic_load_n(&c->samples, __ATOMIC_RELAXED));
+
+    return est == 0 || est >= gap ? 1 : gap / est;
+}
+
+/* A gap that nobody can see coming: what is over of it is as long as all of it, on the average. So
+ * no program runs its long launches in between, whether it means to or not. -log2 of a random
+ * number, a parabola between powers of two, is 1.4427 on the average (1/ln 2). */
+static uint64_t random_gap(uint64_t mean_ns)
+{
+    uint32_t x = spread() | 1u;
+    uint32_t zeros = (uint32_t)__builtin_clz(x);
+    uint64_t part = (x << zeros & 0x7fffffffu) >> 15; /* of 2^16, above the power of two */
+    uint64_t bend = part * (65536 - part) / 65536 * 22518 / 65536;
+
+    return mean_ns * (((uint64_t)zeros + 1) * 65536 - part - bend) / 94549;
 }
 
 void gs_cost_sampled(struct gs_cost *c)
 {
     uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
     uint32_t n = __atomic_load_n(&c->samples, __ATOMIC_RELAXED);
-    uint64_t next = GS_COST_SAMPLE_NS * 3 / 4 + spread() % (GS_COST_SAMPLE_NS / 2);
+    uint64_t next = mean_gap(est, n);
 
-    /* The first samples come after 1, 2, 4, ... launches: an early mistake is soon put right. */
-    if (n < MEAN_OF && est << n < next)
-        next = est << n;
+    if (next == GS_COST_SAMPLE_NS)
+        next = random_gap(next);
+    if (gs_cost_is_spread(c))
+        next = 0;
     __atomic_store_n(&c->countdown_ns, (int64_t)next, __ATOMIC_RELAXED);
 }
 
-void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns)
+/* Is a launch so unlike what was believed that the kind is not one? *ret_was: it was known. */
+static void judge_spread(struct gs_cost *c, uint64_t est, uint64_t measured_ns, bool *ret_was)
+{
+    uint16_t left = __atomic_load_n(&c->spread, __ATOMIC_RELAXED);
+
+    *ret_was = left != 0;
+    if (measured_ns > 2 * est + UNLIKE_NS || measured_ns + UNLIKE_NS < est / 2)
+        left = SPREAD_FOR;
+    else if (left > 0)
+        left--;
+    __atomic_store_n(&c->spread, left, __ATOMIC_RELAXED);
+}
+
+/* @is_clean  of one launch, and nothing else: it says whether launches of the kind are alike. */
+static void learn(struct gs_cost *c, uint64_t measured_ns, bool is_clean)
 {
     uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
     uint32_t n = __atomic_load_n(&c->samples, __ATOMIC_RELAXED);
     uint16_t outliers = __atomic_load_n(&c->outliers, __ATOMIC_RELAXED);
     bool far = n != 0 && (measured_ns > est * GS_COST_CLIP || measured_ns < est / GS_COST_CLIP);
+    bool was_spread = false;
+    uint32_t weight;
 
     if (measured_ns == 0)
         measured_ns = 1;
-    if (far && outliers != 0)
+    stir(measured_ns);
+    if (n != 0 && is_clean)
+        judge_spread(c, est, measured_ns, &was_spread);
+    if (far && outliers == FAR_ONCE)
         n = 0; /* twice: it has become another kernel */
-    else if (far && measured_ns > est)
+    else if (far && !was_spread && outliers == 0 && measured_ns > est)
         measured_ns = est * GS_COST_CLIP;
-    __atomic_store_n(&c->outliers, far ? 1 : 0, __ATOMIC_RELAXED);
+    if (!far)
+        outliers = 0;
+    else if (outliers == 0)
+        outliers =
+            was_spread ? FAR_AGAIN : FAR_ONCE; /* some are like that: the mean is what it is */
+    __atomic_store_n(&c->outliers, outliers, __ATOMIC_RELAXED);
     n = n < MEAN_OF ? n + 1 : MEAN_OF;
-    est = n == 1 ? measured_ns
-                 : (uint64_t)((int64_t)est + ((int64_t)measured_ns - (int64_t)est) / (int64_t)n);
+    weight = was_spread && n == MEAN_OF ? SPREAD_MEAN_OF : n;
+    est = n == 1
+              ? measured_ns
+              : (uint64_t)((int64_t)est + ((int64_t)measured_ns - (int64_t)est) / (int64_t)weight);
     __atomic_store_n(&c->est_ns, est != 0 ? est : 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&c->samples, n, __ATOMIC_RELAXED);
-    if (far)
+    __atomic_store_n(&c->samples, (uint16_t)n, __ATOMIC_RELAXED);
+    if (far || gs_cost_is_spread(c))
         __atomic_store_n(&c->countdown_ns, 0, __ATOMIC_RELAXED); /* look again at once */
+}
+
+void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns)
+{
+    learn(c, measured_ns, true);
 }
 
 void gs_cost_learn_shared(struct gs_cost *c, uint64_t measured_ns)
@@ -140,7 +217,7 @@ void gs_cost_learn_crowded(struct gs_cost *c, uint64_t measured_ns)
     __atomic_store_n(&c->crowded, 0, __ATOMIC_RELAXED);
     if (est != 0 && measured_ns > est + est / 4 && crowded < CROWDED_MOST)
         measured_ns = est + est / 4;
-    gs_cost_learn(c, measured_ns);
+    learn(c, measured_ns, false);
 }
 
 void gs_cost_learn_ratio(struct gs_cost *c, uint64_t measured_ns, uint64_t paid_ns)
@@ -151,7 +228,7 @@ void gs_cost_learn_ratio(struct gs_cost *c, uint64_t measured_ns, uint64_t paid_
     if (est == 0)
         return;
     ratio = ratio < 1.0 / RATIO_MOST ? 1.0 / RATIO_MOST : ratio > RATIO_MOST ? RATIO_MOST : ratio;
-    gs_cost_learn(c, (uint64_t)((double)est * ratio));
+    learn(c, (uint64_t)((double)est * ratio), false);
 }
 
 uint64_t gs_cost_prior(uint64_t threads)

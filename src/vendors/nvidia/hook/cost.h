@@ -17,6 +17,8 @@
 
 /** Launches believed to last this long are measured one by one. */
 #define GS_COST_LONG_NS 500000u
+/** Of unlike length, and believed to last this long on the average: likewise. */
+#define GS_COST_SPREAD_NS 100000u
 /** Shorter ones are sampled once in about so much of their own estimated time. */
 #define GS_COST_SAMPLE_NS 500000u
 /** A sample beyond so many times the estimate counts in full only when the one before was, too. */
@@ -26,7 +28,8 @@ struct gs_cost {
     uint64_t key;         /**< 0 free */
     uint64_t est_ns;      /**< 0 not known */
     int64_t countdown_ns; /**< below 0: a sample is due */
-    uint32_t samples;     /**< behind the estimate, saturating at the weight of the mean */
+    uint16_t samples;     /**< behind the estimate, saturating at the weight of the mean */
+    uint16_t spread;      /**< samples since one was far from the mean: counts down; 0 all alike */
     uint16_t outliers;    /**< in a row */
     uint16_t crowded; /**< likewise: samples thrown away because other streams were in between */
 };
@@ -121,7 +124,18 @@ static inline void gs_cost_count(struct gs_cost *c, uint64_t est_ns)
     __atomic_store_n(&c->countdown_ns, left - (int64_t)est_ns, __ATOMIC_RELAXED);
 }
 
-/** A sample is being taken: when is the next one due? */
+/** Have launches of this kind turned out unlike each other lately, and are they long enough for
+ * each to be measured? */
+static inline bool gs_cost_is_spread(const struct gs_cost *c)
+{
+    return __atomic_load_n(&c->spread, __ATOMIC_RELAXED) != 0 &&
+           __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED) >= GS_COST_SPREAD_NS;
+}
+
+/** How many launches a sample that was due stands for. */
+uint64_t gs_cost_weight(const struct gs_cost *c);
+
+/** A sample is being taken: when is the next one due? Nobody can tell before. */
 void gs_cost_sampled(struct gs_cost *c);
 /** Learn from one measured launch. */
 void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns);

@@ -9,6 +9,7 @@
 #include "hook/ring.h"
 #include "hook/spin.h"
 #include "hook/sys.h"
+#include "vendors/nvidia/hook/launch.h"
 #include "vendors/nvidia/hook/span.h"
 
 #define FAILURES_TO_TELL 8u
@@ -22,6 +23,23 @@
 /* From the call to the card, without any neighbour. */
 #define LATENCY_NS 300000u
 #define ENDS       32u
+/* How much longer than the estimates of its launches a stream may seem to work before that is
+ * charged: so much at all, for each launch, and where neighbours have turns, too. Below that
+ * samples decide. */
+#define SLACK_NS        2000000u
+#define SLACK_EACH_NS   100000u
+#define SLACK_SHARED_NS 10000000u
+/* So much of that is remembered. */
+#define SLACK_MOST_NS UINT64_C(10000000000)
+/* What is forgiven of it: programs and machines have their hitches. */
+#define FORGIVEN_PART     100u
+#define FORGIVEN_MOST_NS  50000000u
+#define FORGIVEN_FIRST_NS 2000000u
+/* Windows looked at closely after such a surprise; each surprise more makes it longer. */
+#define ATTEND_FIRST   1024u
+#define ATTEND_TIMES   8u
+#define ATTEND_MOST    65536u
+#define ATTEND_CALM_NS 2000000000u /* without one: begin anew */
 /* What a correction may take at once. */
 #define CORRECTION_MOST_NS 10000000000
 
@@ -60,7 +78,13 @@ static struct {
     uint64_t last_end_ns;   /* the harvester writes */
     uint64_t blind_ns;      /* since when launches are out that nothing is known of; 0 none are */
     uint64_t blind_paid_ns; /* for them */
+    uint32_t attend;        /* launches still to be measured one by one */
+    uint32_t attend_next;   /* so many after the next surprise */
+    uint64_t attend_ns;     /* when the last one was */
+    uint64_t slack_ns;      /* the harvester's: launches by estimates were out so much longer */
+    uint64_t forgiven_ns;   /* the harvester's: when nothing had been forgiven */
 } cards[GS_LEDGER_DEVICES];
+static uint32_t n_out;      /* entries with `out_ns` */
 static uint64_t publishing; /* a spin word: whoever tells the ledger has seen all of the entries */
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -104,23 +128,39 @@ static void set_end(uint64_t id, uint64_t end_ns)
 /* Time of each card that this process is charged for. */
 static struct gs_span_set charged[GS_LEDGER_DEVICES];
 
-/* Tell the ledger since when work is out that is not settled: who buries us charges that time. */
-static void publish(uint32_t dev)
+static void set_out(struct gs_inflight *e, uint64_t since_ns)
+{
+    if (__atomic_exchange_n(&e->out_ns, since_ns, __ATOMIC_RELEASE) == 0)
+        (void)__atomic_fetch_add(&n_out, 1, __ATOMIC_RELEASE);
+    gs_inflight_publish(e->where.dev);
+}
+
+void gs_inflight_publish(uint32_t dev)
 {
     uint64_t since;
 
     gs_spin_lock(&publishing);
     since = __atomic_load_n(&cards[dev].blind_ns, __ATOMIC_RELAXED);
     since = since != 0 ? since : UINT64_MAX;
-    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES && __atomic_load_n(&n_out, __ATOMIC_ACQUIRE) != 0;
+         i++) {
         const struct gs_inflight *e = &entries[i];
-        /* acquire: pairs with the release in gs_inflight_start, for `where` */
+        /* acquire: pairs with the release in set_out, for `where` */
         uint64_t out = __atomic_load_n(&e->out_ns, __ATOMIC_ACQUIRE);
 
         if (out == 0 || e->where.dev != dev)
             continue;
         out = later(out, end_of(e->where.id)); /* of one stream one after the other */
         since = out < since ? out : since;
+    }
+    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++) {
+        const struct gs_launch_stream *s = &gs_launch_streams[i];
+        uint64_t first = __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED);
+
+        if (first == 0 || __atomic_load_n(&s->dev, __ATOMIC_RELAXED) != dev)
+            continue;
+        first = later(first, end_of(__atomic_load_n(&s->id, __ATOMIC_RELAXED)));
+        since = first < since ? first : since;
     }
     gs_limiter_unsettled(dev, since != UINT64_MAX ? since : 0);
     gs_spin_unlock(&publishing);
@@ -209,8 +249,10 @@ static void give_back(struct gs_inflight *e)
     bool was_out = __atomic_exchange_n(&e->out_ns, 0, __ATOMIC_RELAXED) != 0;
 
     end_try(e);
-    if (was_out)
-        publish(e->where.dev);
+    if (was_out) {
+        (void)__atomic_fetch_sub(&n_out, 1, __ATOMIC_RELAXED);
+        gs_inflight_publish(e->where.dev);
+    }
     __atomic_store_n(&e->state, FREE, __ATOMIC_RELEASE);
 }
 
@@ -285,12 +327,12 @@ bool gs_inflight_start(struct gs_inflight *e)
     e->recorded_ns = e->host_ns = gs_limiter_clock();
     if (e->kind == GS_INFLIGHT_MARK)
         return true;
+    set_out(e, e->recorded_ns); /* before: an idle stream waits for whatever is done from here on */
+    e->host_ns = gs_limiter_clock();
     if (gs_timing_record(e->event[0], &e->where)) {
         e->recorded_ns = gs_limiter_clock();
         if (gs_timing_record(e->event[1], &e->where)) {
             e->host_ns = gs_limiter_clock() - e->host_ns;
-            __atomic_store_n(&e->out_ns, e->recorded_ns, __ATOMIC_RELEASE);
-            publish(e->where.dev);
             return true;
         }
     }
@@ -340,7 +382,7 @@ void gs_inflight_blind_out(uint32_t dev, uint64_t since_ns, uint64_t paid_ns)
     if (__atomic_compare_exchange_n(&cards[dev].blind_ns, &none, since_ns, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_RELAXED)) {
         (void)__atomic_fetch_add(&gs_inflight_out, 1, __ATOMIC_RELAXED);
-        publish(dev);
+        gs_inflight_publish(dev);
     }
 }
 
@@ -357,7 +399,7 @@ void gs_inflight_blind_seen(uint32_t dev, uint64_t now_ns)
     (void)__atomic_fetch_sub(&gs_inflight_out, 1, __ATOMIC_RELAXED);
     gs_limiter_settle(dev, paid, since, now_ns, now_ns > since ? now_ns - since : 0,
                       GS_LIMITER_NOT_KNOWN);
-    publish(dev);
+    gs_inflight_publish(dev);
 }
 
 void gs_inflight_end(struct gs_inflight *e)
@@ -379,6 +421,8 @@ void gs_inflight_close(struct gs_inflight *e, const struct gs_inflight_launch *l
         give_back(e);
         return;
     }
+    if (launch->first_ns != 0)
+        set_out(e, launch->first_ns);
     e->seq = __atomic_fetch_add(&next_seq, 1, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&cards[dev].ns, launch->covers_ns + launch->paid_ns, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&cards[dev].count, 1, __ATOMIC_RELAXED);
@@ -429,8 +473,10 @@ static uint32_t others_of(const struct gs_inflight *e, struct gs_span span,
 
 /* What a launch took on its stream, learnt as its cost less the part of other streams; 0: the
  * driver does not tell.
- * *ret_own: how much of that was its own whatever the neighbours did, where that can be told. */
-static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t *ret_own)
+ * *ret_own: how much of that was its own whatever the neighbours did, where that can be told.
+ * *ret_is_alone: the measurement is good, and no other stream of ours is in it. */
+static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t *ret_own,
+                      bool *ret_is_alone)
 {
     const struct gs_inflight_launch *l = &e->launch;
     int64_t gap = 0, length = 0;
@@ -448,7 +494,8 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t
     took = gs_cost_of_sample(gap > 0 ? (uint64_t)gap : 0, length > 0 ? (uint64_t)length : 0,
                              e->host_ns, l->est_ns, &is_sound);
     n = others_of(e, span, others);
-    if (is_sound && n == 0) {
+    *ret_is_alone = is_sound && n == 0;
+    if (*ret_is_alone) {
         if (gs_limiter_is_shared(e->where.dev))
             gs_cost_learn_shared(l->cost, took);
         else
@@ -488,23 +535,92 @@ static void correct(const struct gs_inflight *e, struct gs_span span, uint64_t u
         gs_cost_learn_ratio(l->cost, used_ns, l->covers_ns);
 }
 
+/* What may be forgiven by now, and is: the rest of `ns`. */
+static uint64_t less_forgiven(uint32_t dev, uint64_t ns, uint64_t now_ns)
+{
+    uint64_t *full = &cards[dev].forgiven_ns, most = FORGIVEN_MOST_NS * UINT64_C(1) * FORGIVEN_PART;
+    uint64_t have;
+
+    if (*full == 0)
+        *full = now_ns - FORGIVEN_FIRST_NS * FORGIVEN_PART;
+    if (now_ns > most && *full < now_ns - most)
+        *full = now_ns - most;
+    have = now_ns > *full ? (now_ns - *full) / FORGIVEN_PART : 0;
+    have = have < ns ? have : ns;
+    *full += have * FORGIVEN_PART;
+    return ns - have;
+}
+
+static void pay_attention(uint32_t dev, uint64_t now_ns)
+{
+    uint32_t n = cards[dev].attend_next;
+
+    if (n == 0 || now_ns > cards[dev].attend_ns + ATTEND_CALM_NS)
+        n = ATTEND_FIRST;
+    cards[dev].attend_ns = now_ns;
+
+    __atomic_store_n(&cards[dev].attend, n, __ATOMIC_RELAXED);
+    n = n < ATTEND_MOST / ATTEND_TIMES ? n * ATTEND_TIMES : ATTEND_MOST;
+    __atomic_store_n(&cards[dev].attend_next, n, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++)
+        __atomic_store_n(&gs_launch_streams[i].want, GS_LAUNCH_MEASURE, __ATOMIC_RELAXED);
+}
+
+bool gs_inflight_is_attending(uint32_t dev)
+{
+    return __atomic_load_n(&cards[dev].attend, __ATOMIC_RELAXED) != 0;
+}
+
+void gs_inflight_attended(uint32_t dev)
+{
+    uint32_t left = __atomic_load_n(&cards[dev].attend, __ATOMIC_RELAXED);
+
+    if (left > 0)
+        __atomic_store_n(&cards[dev].attend, left - 1, __ATOMIC_RELAXED);
+}
+
+uint64_t gs_inflight_slack_ns(uint32_t dev, uint64_t launches)
+{
+    return SLACK_NS +
+           launches * (gs_limiter_is_shared(dev) ? SLACK_EACH_NS + SLACK_SHARED_NS : SLACK_EACH_NS);
+}
+
+/* The harvester's part of gs_inflight_window(). */
+static void charge_window(uint32_t dev, uint64_t id, struct gs_span span, uint64_t window)
+{
+    uint64_t est = GS_LAUNCH_NS(window), fresh;
+
+    span.start_ns = later(span.start_ns, end_of(id));
+    fresh = gs_span_fresh(&charged[dev], span);
+    if (fresh <= est + gs_inflight_slack_ns(dev, window >> GS_LAUNCH_NS_BITS))
+        return;
+    pay_attention(dev, span.end_ns);
+    fresh = less_forgiven(dev, gs_span_add(&charged[dev], span) - est, span.end_ns);
+    if (fresh != 0)
+        gs_limiter_settle(dev, 0, span.start_ns, span.end_ns, fresh, GS_LIMITER_NOT_KNOWN);
+}
+
 /* Account for the launches that went by their estimates since the stream's last entry. When the
  * last of them was out before the card had passed that entry, the stream had work without a break
- * from there to here, and that is what they took, all together and however many streams there are.
+ * from there to here, and that is what they took, all together and however many streams there are:
+ * true. Else they took no longer than since the first of them went out, until `start_ns`.
  */
-static void account_covered(const struct gs_inflight *e, uint64_t until_ns)
+static bool account_covered(const struct gs_inflight *e, uint64_t start_ns, uint64_t until_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
     uint32_t dev = e->where.dev;
     uint64_t last = end_of(e->where.id);
     uint64_t used = l->covers_ns, own = l->covers_ns, from;
     struct gs_span_stream others[GS_SPAN_STREAMS];
+    bool is_exact = last != 0 && l->closed_ns < last;
 
     if (l->covers_ns == 0)
-        return;
-    if (last != 0 && l->closed_ns < last) {
+        return false;
+    if (is_exact) {
         used = gs_span_add(&charged[dev], (struct gs_span){last, until_ns});
         correct(e, (struct gs_span){last, until_ns}, used);
+    } else if (l->first_ns != 0) {
+        charge_window(dev, e->where.id, (struct gs_span){l->first_ns, start_ns}, l->window);
     }
     from = l->since_ns > cards[dev].last_end_ns ? l->since_ns : cards[dev].last_end_ns;
     from = from < until_ns ? from : until_ns;
@@ -512,6 +628,41 @@ static void account_covered(const struct gs_inflight *e, uint64_t until_ns)
     if (others_of(e, (struct gs_span){from, until_ns}, others) != 0)
         own = GS_LIMITER_NOT_KNOWN;
     gs_limiter_note(dev, from, until_ns, used, own);
+    return is_exact;
+}
+
+/* For how long were launches out beyond what was paid for them? *last_ns: end of the entry before.
+ */
+static void note_slack(const struct gs_inflight *e, uint64_t start_ns, uint64_t last_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint64_t first = later(l->first_ns, last_ns), out = l->seen_ns;
+    uint64_t *slack = &cards[e->where.dev].slack_ns;
+
+    if (l->first_ns != 0 && start_ns > first)
+        out += start_ns - first;
+    if (out > l->covers_ns)
+        *slack += out - l->covers_ns;
+    if (*slack > SLACK_MOST_NS)
+        *slack = SLACK_MOST_NS;
+}
+
+/* A sample whose turn came by chance stands for launches that were not seen: what they took, all
+ * together, is on the average what they paid and so many times what this one took more or less. But
+ * launches cannot have taken longer than they were out, and what is longer than a window may be is
+ * charged with the window. */
+static void correct_sampled(const struct gs_inflight *e, uint64_t took_ns, uint64_t weight)
+{
+    uint32_t dev = e->where.dev;
+    int64_t more = (int64_t)took_ns - (int64_t)e->launch.est_ns, unseen;
+    int64_t most = (int64_t)gs_inflight_slack_ns(dev, weight);
+
+    unseen = (more < most ? more : most) * (int64_t)(weight - 1);
+    if (unseen > (int64_t)cards[dev].slack_ns)
+        unseen = (int64_t)cards[dev].slack_ns;
+    if (unseen > 0)
+        cards[dev].slack_ns -= (uint64_t)unseen;
+    gs_limiter_correct(dev, more + unseen);
 }
 
 /* Beside neighbours a launch onto an idle stream first waits for the rest of another's turn, in
@@ -537,23 +688,29 @@ static void finish(struct gs_inflight *e, uint64_t seen_ns)
         gs_timing_place(&e->base, e->event[l->kind == GS_INFLIGHT_MARK ? 2 : 1], e->event[2],
                         e->recorded_ns, seen_ns);
     struct gs_span span = {t.start_ns, t.end_ns};
+    uint64_t weight = l->is_due ? gs_cost_weight(l->cost) : 1;
     uint64_t took = 0, own = GS_LIMITER_NOT_KNOWN, fresh;
+    bool is_alone = false;
 
-    if (l->kind != GS_INFLIGHT_MARK && (took = learn(e, span, &own)) == 0) {
+    if (l->kind != GS_INFLIGHT_MARK && (took = learn(e, span, &own, &is_alone)) == 0) {
         settle_unseen(e, seen_ns);
         return;
     }
+    note_slack(e, span.start_ns, end_of(e->where.id));
     if (l->kind == GS_INFLIGHT_MEASURED) {
-        account_covered(e, span.start_ns);
+        (void)account_covered(e, span.start_ns, span.start_ns);
         if (own == GS_LIMITER_NOT_KNOWN)
             took += wait_for_turn(e, &span);
         fresh = gs_span_add(&charged[dev], span);
         gs_limiter_settle(dev, l->paid_ns, span.start_ns, span.end_ns, took < fresh ? took : fresh,
                           own);
+    } else if (l->kind == GS_INFLIGHT_MARK) {
+        (void)account_covered(e, span.end_ns, span.end_ns);
     } else {
-        account_covered(e, span.end_ns);
-        if (l->kind == GS_INFLIGHT_SAMPLE) /* nobody else is to be charged for it */
-            (void)gs_span_add(&charged[dev], span);
+        if (!account_covered(e, span.start_ns, span.end_ns) && is_alone)
+            correct_sampled(e, gs_limiter_is_shared(dev) && own < took ? own : took, weight);
+        /* nobody else is to be charged for it */
+        (void)gs_span_add(&charged[dev], span);
     }
     if (span.end_ns > cards[dev].last_end_ns)
         __atomic_store_n(&cards[dev].last_end_ns, span.end_ns, __ATOMIC_RELAXED);
@@ -683,6 +840,17 @@ bool gs_inflight_harvest(void)
 
 /* ---- ends ---- */
 
+void gs_inflight_window(uint32_t dev, uint64_t id, uint64_t from_ns, uint64_t until_ns,
+                        uint64_t window)
+{
+    struct gs_sys_wait wait = {0, 0};
+
+    while (!begin_harvest())
+        (void)gs_sys_wait(&wait, UINT32_MAX);
+    charge_window(dev, id, (struct gs_span){from_ns, until_ns}, window);
+    end_harvest();
+}
+
 void gs_inflight_purge(CUcontext context)
 {
     struct gs_sys_wait wait = {0, 0};
@@ -714,6 +882,6 @@ void gs_inflight_forget(void)
     memset(ends, 0, sizeof(ends));
     memset(charged, 0, sizeof(charged));
     harvesting = failures = told = n_history = gs_inflight_out = 0;
-    publishing = 0;
+    publishing = n_out = 0;
     gs_timing_forget();
 }

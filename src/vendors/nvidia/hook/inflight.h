@@ -34,7 +34,12 @@ struct gs_inflight_launch {
     uint64_t paid_ns;     /**< what the launch was charged; 0 for a mark */
     uint64_t covers_ns;   /**< charged for launches on this stream since its last entry */
     uint64_t since_ns;    /**< when that one was closed */
-    uint64_t closed_ns;   /**< now */
+    /* of those launches, the ones since the program last saw the stream done: */
+    uint64_t first_ns;  /**< when the first of them went out; 0 there are none */
+    uint64_t window;    /**< launches << GS_LAUNCH_NS_BITS | what was charged for them */
+    uint64_t seen_ns;   /**< the others were out for so long, all together */
+    bool is_due;        /**< a sample whose turn came by chance */
+    uint64_t closed_ns; /**< now */
 };
 
 /** Has timing failed so often that it is not tried now? It is tried again once a second. */
@@ -74,6 +79,21 @@ static inline bool gs_inflight_any(void)
 {
     return __atomic_load_n(&gs_inflight_out, __ATOMIC_RELAXED) != 0;
 }
+/** A stream has been seen done that had launches out by their estimates from `from_ns` on. What the
+ * card can have worked beyond those is charged, where it is out of proportion; then launches are
+ * measured one by one for a while.
+ *  @window  as in struct gs_inflight_launch. */
+void gs_inflight_window(uint32_t dev, uint64_t id, uint64_t from_ns, uint64_t until_ns,
+                        uint64_t window);
+/** How much longer than estimated a window may be. */
+uint64_t gs_inflight_slack_ns(uint32_t dev, uint64_t launches);
+/** Is the program to be looked at more closely for now: launches measured one by one where it takes
+ * its time, else the ends of windows marked? gs_inflight_attended(): one of them was. */
+bool gs_inflight_is_attending(uint32_t dev);
+void gs_inflight_attended(uint32_t dev);
+/** Tell the ledger since when work is out that is not settled. */
+void gs_inflight_publish(uint32_t dev);
+
 /** Is there an open entry of that context? */
 bool gs_inflight_has(CUcontext context);
 

@@ -17,16 +17,20 @@
 /* How long launches wait for the queue to shrink until one of them goes all the same: the kernel
  * they wait for may itself wait for something that the program does after that. */
 #define PATIENCE_NS 1000000000u
+/* From one launch to the next: more than measuring takes by far. */
+#define LEISURE_NS 200000u
 /* Naps of such a wait. */
 #define NAP_LEAST_NS 50000u
 #define NAP_MOST_NS  2000000u
-/* What is asked of other streams' next launches: 2 a sample that asks on, 1 a mark. */
+/* What is asked of streams' next launches, beside GS_LAUNCH_MEASURE: 2 a sample that asks others,
+ * 1 a mark. */
 #define ASK_OTHERS 2u
 
 struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS];
 _Thread_local char gs_launch_thread;
 
-static uint64_t let_go_ns[GS_LEDGER_DEVICES]; /* when impatience let one go */
+static struct gs_timing_where wheres[GS_LAUNCH_STREAMS]; /* of the streams; of whom `id` says */
+static uint64_t let_go_ns[GS_LEDGER_DEVICES];            /* when impatience let one go */
 static uint64_t streams_gone = 1;
 
 /* The last stream of this thread whose card was asked for. */
@@ -158,17 +162,46 @@ static void keep_window(const struct gs_launch *l)
 }
 
 /* The stream's entry in the table; another stream's is taken over. */
-static struct gs_launch_stream *claim_stream(uint64_t id)
+static struct gs_launch_stream *claim_stream(const struct gs_timing_where *where)
 {
-    struct gs_launch_stream *s = gs_launch_stream_of(id);
+    struct gs_launch_stream *s = gs_launch_stream_of(where->id);
 
-    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == id)
+    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == where->id)
         return s;
-    __atomic_store_n(&s->since_ns, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->since, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->first_ns, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->seen_ns, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->from_ns, gs_limiter_clock(), __ATOMIC_RELAXED);
     __atomic_store_n(&s->want, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->id, id, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->dev, where->dev, __ATOMIC_RELAXED);
+    wheres[s - gs_launch_streams] = *where;
+    __atomic_store_n(&s->id, where->id, __ATOMIC_RELAXED);
     return s;
+}
+
+/* Does the program take its time from one launch to the next, so that measuring costs little? */
+static bool is_leisurely(const struct gs_launch_stream *stream, uint64_t now_ns)
+{
+    return now_ns > __atomic_load_n(&stream->quiet_ns, __ATOMIC_RELAXED) + LEISURE_NS;
+}
+
+void gs_launch_first(struct gs_launch_stream *stream, uint32_t dev)
+{
+    uint64_t now = gs_limiter_clock();
+
+    __atomic_store_n(&stream->before, __atomic_load_n(&stream->since, __ATOMIC_RELAXED),
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&stream->first_ns, now, __ATOMIC_RELAXED);
+    if (gs_inflight_is_attending(dev) && is_leisurely(stream, now))
+        __atomic_store_n(&stream->want, GS_LAUNCH_MEASURE, __ATOMIC_RELAXED); /* the next one */
+    gs_limiter_first_out(dev, now);
+}
+
+/* Launches of the stream's window, and what was charged for them. */
+static uint64_t window_of(const struct gs_launch_stream *stream)
+{
+    return __atomic_load_n(&stream->since, __ATOMIC_RELAXED) -
+           __atomic_load_n(&stream->before, __ATOMIC_RELAXED);
 }
 
 /* Do other streams have work out? */
@@ -177,10 +210,17 @@ static bool is_crowded(const struct gs_launch_stream *own)
     for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++) {
         const struct gs_launch_stream *s = &gs_launch_streams[i];
 
-        if (s != own && __atomic_load_n(&s->since_ns, __ATOMIC_RELAXED) != 0)
+        if (s != own && __atomic_load_n(&s->since, __ATOMIC_RELAXED) != 0)
             return true;
     }
     return false;
+}
+
+/* Is a launch settled by what it took, whatever was believed of it? */
+static bool is_measured(const struct gs_launch *l, const struct gs_launch_stream *stream)
+{
+    return l->est_ns == 0 || l->est_ns >= GS_COST_LONG_NS || gs_cost_is_spread(l->cost) ||
+           __atomic_load_n(&stream->want, __ATOMIC_RELAXED) == GS_LAUNCH_MEASURE;
 }
 
 /* Does this launch need an entry, and of what kind? Among other streams a sample is taken in the
@@ -192,8 +232,9 @@ static bool needs_entry(struct gs_launch *l, const struct gs_launch_stream *stre
     int64_t countdown = __atomic_load_n(&l->cost->countdown_ns, __ATOMIC_RELAXED);
 
     l->ask = 0;
+    l->is_due = false;
     *ret_kind = GS_INFLIGHT_MEASURED;
-    if (l->est_ns == 0 || l->est_ns >= GS_COST_LONG_NS)
+    if (is_measured(l, stream))
         return true;
     *ret_kind = want == ASK_OTHERS ? GS_INFLIGHT_SAMPLE : GS_INFLIGHT_MARK;
     if (want != 0) {
@@ -205,11 +246,12 @@ static bool needs_entry(struct gs_launch *l, const struct gs_launch_stream *stre
             l->ask = ASK_OTHERS;
         else
             *ret_kind = GS_INFLIGHT_SAMPLE;
+        l->is_due = *ret_kind == GS_INFLIGHT_SAMPLE;
         gs_cost_sampled(l->cost);
         return true;
     }
     return gs_limiter_window_ns(l->dev) == 0 ||
-           __atomic_load_n(&stream->since_ns, __ATOMIC_RELAXED) + l->est_ns >= MARK_NS;
+           GS_LAUNCH_NS(__atomic_load_n(&stream->since, __ATOMIC_RELAXED)) + l->est_ns >= MARK_NS;
 }
 
 static void pay(struct gs_launch *l, uint64_t cost_ns)
@@ -234,9 +276,62 @@ static void begin_blind(struct gs_launch *l)
     gs_limiter_admit(l->dev, l->paid_ns, true, l->what);
 }
 
+/* Move what the stream has out into an entry. */
+static void take_window(struct gs_launch_stream *stream, struct gs_inflight_launch *launch)
+{
+    uint64_t since = __atomic_exchange_n(&stream->since, 0, __ATOMIC_RELAXED);
+
+    launch->covers_ns = GS_LAUNCH_NS(since);
+    launch->since_ns = __atomic_load_n(&stream->from_ns, __ATOMIC_RELAXED);
+    launch->first_ns = __atomic_exchange_n(&stream->first_ns, 0, __ATOMIC_RELAXED);
+    launch->seen_ns = __atomic_exchange_n(&stream->seen_ns, 0, __ATOMIC_RELAXED);
+    launch->window = since - __atomic_exchange_n(&stream->before, 0, __ATOMIC_RELAXED);
+    launch->closed_ns = gs_limiter_clock();
+    __atomic_store_n(&stream->from_ns, launch->closed_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&stream->quiet_ns, launch->closed_ns, __ATOMIC_RELAXED);
+}
+
+/* A mark behind what a stream has out, so that its end is known. */
+static bool mark(struct gs_launch_stream *stream, const struct gs_timing_where *where)
+{
+    struct gs_inflight *entry = gs_inflight_take(where, GS_INFLIGHT_MARK);
+    struct gs_inflight_launch launch = {.kind = GS_INFLIGHT_MARK};
+
+    if (entry == NULL || !gs_inflight_start(entry))
+        return false;
+    gs_inflight_end(entry);
+    take_window(stream, &launch);
+    gs_inflight_close(entry, &launch);
+    return true;
+}
+
+/* The launch is likely to wait. What streams have out may be done long before that is over. */
+static void mark_before_wait(const struct gs_launch *l)
+{
+    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++) {
+        struct gs_launch_stream *s = &gs_launch_streams[i];
+        struct gs_timing_where where = wheres[i];
+
+        if (__atomic_load_n(&s->first_ns, __ATOMIC_RELAXED) == 0 || where.dev != l->dev ||
+            where.context != l->where.context ||
+            where.id != __atomic_load_n(&s->id, __ATOMIC_RELAXED))
+            continue;
+        if (gs_capture_any() && where.id != l->where.id)
+            continue;         /* it may be recorded by now */
+        if (!mark(s, &where)) /* it cannot be told from the wait, then */
+            __atomic_store_n(&s->first_ns, 0, __ATOMIC_RELAXED);
+    }
+}
+
+static bool is_to_wait(const struct gs_launch *l, const struct gs_launch_stream *stream)
+{
+    return is_measured(l, stream) ||
+           __atomic_load_n(&gs_limiter_credit[l->dev].ns, __ATOMIC_RELAXED) < (int64_t)l->est_ns;
+}
+
 static void begin_relaxed(struct gs_launch *l)
 {
-    struct gs_launch_stream *stream = claim_stream(l->where.id);
+    struct gs_launch_stream *stream = claim_stream(&l->where);
     enum gs_inflight_kind kind;
     uint64_t cost;
 
@@ -245,6 +340,9 @@ static void begin_relaxed(struct gs_launch *l)
         begin_blind(l);
         return;
     }
+    l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
+    if (is_to_wait(l, stream))
+        mark_before_wait(l);
     keep_window(l);
     /* the wait may have taught what the launch costs */
     l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
@@ -309,7 +407,7 @@ static void ask_others(const struct gs_launch_stream *own, uint32_t ask)
     for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++) {
         struct gs_launch_stream *s = &gs_launch_streams[i];
 
-        if (s != own && __atomic_load_n(&s->since_ns, __ATOMIC_RELAXED) != 0 &&
+        if (s != own && __atomic_load_n(&s->since, __ATOMIC_RELAXED) != 0 &&
             __atomic_load_n(&s->want, __ATOMIC_RELAXED) < ask)
             __atomic_store_n(&s->want, ask, __ATOMIC_RELAXED);
     }
@@ -317,24 +415,26 @@ static void ask_others(const struct gs_launch_stream *own, uint32_t ask)
 
 static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
 {
-    enum gs_inflight_kind kind = gs_inflight_kind_of(l->entry);
     struct gs_inflight_launch launch = {
-        .kind = kind,
+        .kind = gs_inflight_kind_of(l->entry),
         .cost = l->cost,
         .est_ns = l->est_ns,
-        .covers_ns = __atomic_exchange_n(&stream->since_ns, 0, __ATOMIC_RELAXED),
-        .since_ns = __atomic_load_n(&stream->from_ns, __ATOMIC_RELAXED),
+        .is_due = l->is_due,
     };
+    bool is_slow;
 
-    if (kind == GS_INFLIGHT_MEASURED)
+    is_slow = is_leisurely(stream, gs_limiter_clock());
+    take_window(stream, &launch);
+    if (launch.kind == GS_INFLIGHT_MEASURED)
         launch.paid_ns = l->paid_ns;
     else
         launch.covers_ns += l->paid_ns;
-    if (kind != GS_INFLIGHT_MARK)
+    if (launch.kind == GS_INFLIGHT_MARK)
+        launch.window += l->paid_ns + GS_LAUNCH_ONE;
+    else
         gs_cost_sampled(l->cost);
-    __atomic_store_n(&stream->want, 0, __ATOMIC_RELAXED);
-    launch.closed_ns = gs_limiter_clock();
-    __atomic_store_n(&stream->from_ns, launch.closed_ns, __ATOMIC_RELAXED);
+    is_slow = is_slow && gs_inflight_is_attending(l->dev);
+    __atomic_store_n(&stream->want, is_slow ? GS_LAUNCH_MEASURE : 0, __ATOMIC_RELAXED);
     gs_inflight_close(l->entry, &launch);
     ask_others(stream, l->ask);
 }
@@ -345,13 +445,15 @@ static void end_relaxed(struct gs_launch *l)
 
     if (l->entry != NULL)
         gs_inflight_end(l->entry);
-    stream = claim_stream(l->where.id);
+    stream = claim_stream(&l->where);
     if (l->entry != NULL) {
         close_entry(l, stream);
     } else if (l->measured) { /* its events could not be recorded */
         gs_inflight_blind_out(l->dev, gs_limiter_clock(), l->paid_ns);
     } else {
-        (void)__atomic_fetch_add(&stream->since_ns, l->paid_ns, __ATOMIC_RELAXED);
+        if (__atomic_load_n(&stream->first_ns, __ATOMIC_RELAXED) == 0)
+            gs_launch_first(stream, l->dev);
+        (void)__atomic_fetch_add(&stream->since, l->paid_ns + GS_LAUNCH_ONE, __ATOMIC_RELAXED);
     }
     gs_limiter_busy_until(l->dev, gs_inflight_until(l->dev, gs_limiter_clock()));
 }
@@ -390,25 +492,72 @@ uint64_t gs_launch_id_of(CUstream stream, bool per_thread)
     return gs_launch_stream_id(&l);
 }
 
+/* The program has seen the stream done. */
+static void see_window(struct gs_launch_stream *s)
+{
+    uint64_t first = __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED), now, window;
+    uint32_t dev = __atomic_load_n(&s->dev, __ATOMIC_RELAXED);
+
+    if (first == 0)
+        return;
+    now = gs_limiter_clock();
+    window = window_of(s);
+    if (now > first &&
+        now - first > GS_LAUNCH_NS(window) + gs_inflight_slack_ns(dev, window >> GS_LAUNCH_NS_BITS))
+        gs_inflight_window(dev, __atomic_load_n(&s->id, __ATOMIC_RELAXED), first, now, window);
+    __atomic_store_n(&s->quiet_ns, now, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_add(&s->seen_ns, now > first ? now - first : 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->first_ns, 0, __ATOMIC_RELAXED);
+    gs_inflight_publish(dev);
+}
+
+void gs_launch_waiting(uint64_t id)
+{
+    struct gs_launch_stream *s = gs_launch_stream_of(id);
+    struct gs_timing_where where = wheres[s - gs_launch_streams];
+    struct gs_capture_relaxed relaxed;
+    CUcontext context = NULL;
+
+    if (!gs_launch_is_seeing() || __atomic_load_n(&s->id, __ATOMIC_RELAXED) != id ||
+        __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED) == 0 || where.id != id ||
+        !gs_inflight_is_attending(where.dev))
+        return;
+    if (gs_driver_cuda()->cuCtxGetCurrent == NULL ||
+        gs_driver_cuda()->cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != where.context)
+        return;
+    relaxed = gs_capture_relax();
+    if (mark(s, &where))
+        gs_inflight_attended(where.dev);
+    gs_capture_restore(&relaxed);
+}
+
 void gs_launch_seen(uint64_t id)
 {
     struct gs_capture_relaxed relaxed;
+    struct gs_launch_stream *s = gs_launch_stream_of(id);
 
     if (!gs_launch_is_seeing())
         return;
-    relaxed = gs_capture_relax();
-    (void)gs_inflight_harvest();
-    gs_capture_restore(&relaxed);
-    for (uint32_t dev = 0; dev < gs_self.n_devices; dev++)
-        gs_inflight_blind_seen(dev, gs_limiter_clock());
-    (void)id;
+    if (gs_inflight_any()) {
+        relaxed = gs_capture_relax();
+        (void)gs_inflight_harvest();
+        gs_capture_restore(&relaxed);
+        for (uint32_t dev = 0; dev < gs_self.n_devices; dev++)
+            gs_inflight_blind_seen(dev, gs_limiter_clock());
+    }
+    if (id == GS_LAUNCH_EVERYTHING) {
+        for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++)
+            see_window(&gs_launch_streams[i]);
+    } else if (id != GS_LAUNCH_SOMETHING && __atomic_load_n(&s->id, __ATOMIC_RELAXED) == id) {
+        see_window(s);
+    }
 }
 
 void gs_launch_harvest(void)
 {
     struct gs_capture_relaxed relaxed;
 
-    if (!gs_launch_is_seeing())
+    if (!gs_launch_is_seeing() || !gs_inflight_any())
         return;
     relaxed = gs_capture_relax();
     (void)gs_inflight_harvest();
@@ -441,6 +590,16 @@ void gs_launch_stream_gone(CUstream stream)
         __atomic_store_n(&s->id, 0, __ATOMIC_RELAXED);
 }
 
+static bool has_work(CUcontext context)
+{
+    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++) {
+        if (__atomic_load_n(&gs_launch_streams[i].first_ns, __ATOMIC_RELAXED) != 0 &&
+            wheres[i].context == context)
+            return true;
+    }
+    return gs_inflight_has(context);
+}
+
 /* The driver ends a context when all its work is done. We wait for that before, while events still
  * tell how long it took. */
 static void finish_context(CUcontext context)
@@ -459,7 +618,7 @@ void gs_launch_context_going(CUcontext context)
 {
     struct gs_capture_relaxed relaxed = gs_capture_relax();
 
-    if (gs_inflight_has(context)) {
+    if (has_work(context)) {
         finish_context(context);
         gs_launch_seen(GS_LAUNCH_EVERYTHING);
     }

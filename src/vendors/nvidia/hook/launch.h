@@ -47,6 +47,7 @@ struct gs_launch {
     /* by pay and begin */
     bool measured; /**< to be settled */
     bool pushed;   /**< the stream's context is not the thread's */
+    bool is_due;   /**< a sample whose turn has come by chance */
     bool is_blind; /**< nothing of it can be timed */
     uint32_t dev;
     uint32_t ask; /**< what other streams are asked for */
@@ -60,11 +61,24 @@ struct gs_launch {
 /** What is remembered of a stream between its entries. Relaxed words: a lost one costs a sample. */
 struct gs_launch_stream {
     _Alignas(64) uint64_t id;
-    uint64_t since_ns; /**< paid by estimate since the last entry */
-    uint64_t from_ns;  /**< when that was closed */
+    uint64_t since;   /**< since the last entry: launches << GS_LAUNCH_NS_BITS | paid by estimate */
+    uint64_t from_ns; /**< when that was closed */
+    uint64_t first_ns; /**< when the first launch went out since the program last saw the stream
+                          done, or an entry was closed; 0 none has */
+    uint64_t before;   /**< `since` at that moment */
+    uint64_t seen_ns;  /**< length of such windows since the last entry, the open one left out */
+    uint64_t quiet_ns; /**< when a window or entry was last closed */
     uint32_t want;     /**< sample the next launch; so far it spreads to other streams */
+    uint32_t dev;
 };
+/* launches of the window and their time in one word, for the sake of the fast path */
+#define GS_LAUNCH_NS_BITS  40u
+#define GS_LAUNCH_ONE      (UINT64_C(1) << GS_LAUNCH_NS_BITS)
+#define GS_LAUNCH_NS(word) ((word) & (GS_LAUNCH_ONE - 1))
+
 #define GS_LAUNCH_STREAMS 32u
+/** In `want`: measure the next launch like a long one. */
+#define GS_LAUNCH_MEASURE 3u
 extern struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS]
     __attribute__((visibility("hidden")));
 extern _Thread_local char gs_launch_thread
@@ -90,15 +104,21 @@ static inline struct gs_launch_stream *gs_launch_stream_of(uint64_t id)
 }
 _Static_assert(GS_LAUNCH_STREAMS == 1u << (64 - 59), "the hash above");
 
+/** The first launch that is paid by its estimate since the stream was seen done is about to go:
+ * from now on it may be working. */
+void gs_launch_first(struct gs_launch_stream *stream, uint32_t dev);
+
 /** A launch was paid by its estimate: the next sample of its kernel comes nearer, and the next
  * entry of its stream has more to account for. */
 static inline void gs_launch_count(struct gs_cost *cost, struct gs_launch_stream *stream,
-                                   uint64_t est_ns)
+                                   uint64_t est_ns, uint32_t dev)
 {
-    uint64_t since = __atomic_load_n(&stream->since_ns, __ATOMIC_RELAXED);
+    uint64_t since = __atomic_load_n(&stream->since, __ATOMIC_RELAXED);
 
+    if (GS_UNLIKELY(__atomic_load_n(&stream->first_ns, __ATOMIC_RELAXED) == 0))
+        gs_launch_first(stream, dev);
     gs_cost_count(cost, est_ns);
-    __atomic_store_n(&stream->since_ns, since + est_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&stream->since, since + est_ns + GS_LAUNCH_ONE, __ATOMIC_RELAXED);
 }
 
 /** Without a slow path. True: paid. */
@@ -118,7 +138,7 @@ static inline bool gs_launch_pay(struct gs_launch *l)
         return false;
     if (!gs_cost_is_estimated(l->cost, &l->est_ns) || !gs_pocket_spend(l->dev, l->est_ns))
         return false;
-    gs_launch_count(l->cost, stream, l->est_ns);
+    gs_launch_count(l->cost, stream, l->est_ns, l->dev);
     return true;
 }
 
@@ -140,6 +160,8 @@ CUresult gs_launch_end(struct gs_launch *launch, CUresult result);
 
 /** Name of a stream. @per_thread the row is a `_ptsz` or `_ptds` twin. */
 uint64_t gs_launch_id_of(CUstream stream, bool per_thread);
+/** The program is about to wait for that: note its end where that may matter. */
+void gs_launch_waiting(uint64_t id);
 /** The program saw something done: a wait, a question or a copy came back. Settle what is done. */
 void gs_launch_seen(uint64_t id);
 /** Settle what is done, by a thread that waits in the limiter. */
@@ -147,8 +169,7 @@ void gs_launch_harvest(void);
 /** Is there anything that gs_launch_seen() could settle? */
 static inline bool gs_launch_is_seeing(void)
 {
-    return GS_UNLIKELY(__atomic_load_n(&gs_engine.launch_free, __ATOMIC_RELAXED) == 0) &&
-           gs_inflight_any();
+    return GS_UNLIKELY(__atomic_load_n(&gs_engine.launch_free, __ATOMIC_RELAXED) == 0);
 }
 /** Code is gone; its handles may come again for other code. */
 void gs_launch_code_gone(void);

@@ -56,6 +56,24 @@ uint64_t gs_span_add(struct gs_span_set *set, struct gs_span span)
     return fresh;
 }
 
+uint64_t gs_span_fresh(const struct gs_span_set *set, struct gs_span span)
+{
+    uint64_t fresh;
+
+    if (set->n == GS_SPAN_SET)
+        span.start_ns = later(span.start_ns, set->span[0].start_ns);
+    if (span.start_ns >= span.end_ns)
+        return 0;
+    fresh = span.end_ns - span.start_ns;
+    for (uint32_t i = 0; i < set->n; i++) {
+        const struct gs_span *s = &set->span[i];
+
+        if (s->start_ns < span.end_ns && s->end_ns > span.start_ns)
+            fresh -= earlier(s->end_ns, span.end_ns) - later(s->start_ns, span.start_ns);
+    }
+    return fresh;
+}
+
 static uint32_t streams_at(uint64_t t, const struct gs_span_stream *others, uint32_t n)
 {
     uint64_t seen[GS_SPAN_STREAMS];

@@ -18,6 +18,9 @@ struct gs_span_set {
  * full set's first stretch counts as accounted for. */
 uint64_t gs_span_add(struct gs_span_set *set, struct gs_span span);
 
+/** How much of a stretch is not accounted for; the set stays as it is. */
+uint64_t gs_span_fresh(const struct gs_span_set *set, struct gs_span span);
+
 /** A stretch in which a stream had work. */
 struct gs_span_stream {
     uint64_t id;

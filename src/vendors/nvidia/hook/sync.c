@@ -32,9 +32,10 @@ CUresult gs_nv_event_synchronize(gs_fn_cuEventSynchronize *real, CUevent hEvent)
 
 CUresult gs_nv_stream_synchronize(gs_fn_cuStreamSynchronize *real, CUstream hStream)
 {
-    bool per_thread = real == gs_driver_cuda()->cuStreamSynchronize_ptsz;
+    uint64_t id = gs_launch_id_of(hStream, real == gs_driver_cuda()->cuStreamSynchronize_ptsz);
 
-    return after(real(hStream), gs_launch_id_of(hStream, per_thread));
+    gs_launch_waiting(id);
+    return after(real(hStream), id);
 }
 
 /* Programs ask in a loop; only the answer that ends it matters. */
@@ -50,9 +51,15 @@ CUresult gs_nv_event_query(gs_fn_cuEventQuery *real, CUevent hEvent)
 
 CUresult gs_nv_stream_query(gs_fn_cuStreamQuery *real, CUstream hStream)
 {
-    CUresult result = real(hStream);
+    CUresult result;
+    uint64_t id;
 
-    if (result == CUDA_SUCCESS && gs_launch_is_seeing())
-        gs_launch_seen(gs_launch_id_of(hStream, real == gs_driver_cuda()->cuStreamQuery_ptsz));
+    if (!gs_launch_is_seeing())
+        return real(hStream);
+    id = gs_launch_id_of(hStream, real == gs_driver_cuda()->cuStreamQuery_ptsz);
+    gs_launch_waiting(id);
+    result = real(hStream);
+    if (result == CUDA_SUCCESS)
+        gs_launch_seen(id);
     return result;
 }

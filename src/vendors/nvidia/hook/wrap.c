@@ -125,10 +125,13 @@ static struct real real_of;
     }                                                                                              \
     __attribute__((noinline)) static ret waiting_##symbol params                                   \
     {                                                                                              \
-        ret answer = LOAD_REAL(symbol) args;                                                       \
+        uint64_t id;                                                                               \
         if (!gs_engine_enter())                                                                    \
-            return answer;                                                                         \
-        gs_launch_seen(gs_launch_id_of(NULL, IS_PER_THREAD(symbol)));                              \
+            return LOAD_REAL(symbol) args;                                                         \
+        id = gs_launch_id_of(NULL, IS_PER_THREAD(symbol));                                         \
+        gs_launch_waiting(id);                                                                     \
+        ret answer = LOAD_REAL(symbol) args;                                                       \
+        gs_launch_seen(id);                                                                        \
         gs_engine_leave();                                                                         \
         return answer;                                                                             \
     }                                                                                              \
