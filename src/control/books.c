@@ -249,7 +249,7 @@ static int read_part(struct gs_books *books, const struct gs_node_view *view, ui
     if (part == NULL)
         return -ENOMEM;
     part->policy = policy;
-    rc = p->ops->read_node(p, view, &part->arena, &part->dev, &part->group, err);
+    rc = gs_policy_read_node(p, view, &part->arena, &part->dev, &part->group, err);
     if (rc < 0 && rc != -ENOENT) {
         free_part(part); /* unreadable: what was known holds */
         return rc;

@@ -20,6 +20,7 @@ struct gs_device {
     int32_t cores;
     int32_t numa;
     bool is_healthy;
+    bool is_cordoned; /**< an administrator takes it out of use: nobody new (gs_policy_read_node) */
     const void *custom; /**< vendor's own facts of this device (MIG profiles, network id, ...);
                            NULL: none */
 };
@@ -35,8 +36,8 @@ struct gs_tenant {
 /** What is taken of one device: the sum over its tenants. */
 struct gs_use {
     int32_t slots, mem_mib, cores;
-    bool is_closed; /**< takes nobody for now (MIG books and registration disagree, cordoned,
-                       untracked use) */
+    bool is_closed; /**< takes nobody for now (MIG books and registration disagree, untracked
+                       use) */
     const struct gs_tenant *tenant;
     size_t n_tenants;
 };
@@ -52,8 +53,8 @@ struct gs_group {
 #define GS_ROOM_CARDS 8
 
 /** What is free in a group, made once when its use changes (gs_usage_settle), so that a pod is kept
- *  off a full node without a look at the cards: one line of cache. Open: healthy, not closed, a
- *  share free. */
+ *  off a full node without a look at the cards: one line of cache. Open: healthy, not closed
+ *  or cordoned, a share free. */
 struct gs_room {
     const struct gs_policy *policy; /**< of the group */
     uint32_t n_open;

@@ -36,6 +36,13 @@ int32_t gs_fit_mem(const struct gs_request *request, const struct gs_device *dev
     return (int32_t)((int64_t)dev->mem_mib * request->mem_pct / 100);
 }
 
+enum gs_reason gs_fit_ask_open(const struct gs_device *dev, const struct gs_use *use)
+{
+    if (!dev->is_healthy || use->is_closed)
+        return GS_REASON_CARD_NOT_HEALTH;
+    return dev->is_cordoned ? GS_REASON_CARD_CORDONED : GS_REASON_COUNT;
+}
+
 static bool is_passing(const struct gs_fit *fit)
 {
     const struct gs_container *c = &fit->pod->container[fit->container];
@@ -182,10 +189,10 @@ static enum gs_reason ask(struct walk *w, const struct gs_device *dev, const str
                           struct gs_pick *pick)
 {
     const struct gs_fit_rules *rules = w->rules;
-    enum gs_reason reason;
+    enum gs_reason reason = gs_fit_ask_open(dev, use);
 
-    if (!dev->is_healthy || use->is_closed)
-        return GS_REASON_CARD_NOT_HEALTH;
+    if (reason != GS_REASON_COUNT)
+        return reason;
     reason = rules->type != NULL ? rules->type(w->policy, w->fit, dev) : usual_type(w, dev);
     if (reason != GS_REASON_COUNT)
         return reason;

@@ -114,11 +114,13 @@ struct gs_fit_rules {
 #define GS_FIT_REPEATS_MAX 16
 
 /** Walk the order from its end, ask in HAMi's order, take what serves: health (a closed device
- *  counts as unhealthy), type, NUMA run, UUID, shares, mutex, amounts, quota, memory, cores,
- *  exclusive, cores exhausted, last.
- *  Returns  number of picks (= request->nums); -ENOSPC with fit->reasons filled; -ENOMEM.
- *  Threads  pure. */
+ *  counts as unhealthy), cordon, type, NUMA run, UUID, shares, mutex, amounts, quota, memory,
+ * cores, exclusive, cores exhausted, last. Returns  number of picks (= request->nums); -ENOSPC with
+ * fit->reasons filled; -ENOMEM. Threads  pure. */
 GS_WUR int gs_fit_walk(const struct gs_policy *policy, const struct gs_fit_rules *rules,
                        struct gs_fit *fit, struct gs_pick *ret_pick);
+/** Does the device take anybody at all: healthy, not closed, not cordoned? The first question of
+ *  every vendor. GS_REASON_COUNT: yes. */
+enum gs_reason gs_fit_ask_open(const struct gs_device *dev, const struct gs_use *use);
 /** Memory that the request takes of this device by the usual rule; 0 where it names none. */
 int32_t gs_fit_mem(const struct gs_request *request, const struct gs_device *dev);

@@ -337,7 +337,7 @@ static bool has_open_card(const struct gs_node *node, const struct gs_policy *po
         const struct gs_device *dev = &node->dev[group->first + i];
         const struct gs_use *use = &node->use[group->first + i];
 
-        if (dev->is_healthy && !use->is_closed && dev->count > use->slots)
+        if (gs_fit_ask_open(dev, use) == GS_REASON_COUNT && dev->count > use->slots)
             return true;
     }
     return false;

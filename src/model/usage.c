@@ -94,7 +94,7 @@ static void room_of(const struct gs_node *node, const struct gs_group *group, st
         const struct gs_device *dev = &node->dev[i];
         const struct gs_use *use = &node->use[i];
 
-        if (!dev->is_healthy || use->is_closed || dev->count <= use->slots)
+        if (gs_fit_ask_open(dev, use) != GS_REASON_COUNT || dev->count <= use->slots)
             continue;
         room.n_open++;
         if (dev->mem_mib < room.min_mem_mib)

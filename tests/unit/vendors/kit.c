@@ -119,7 +119,7 @@ int kit_read_node(struct kit *kit)
 
     kit->group = (struct gs_group){.policy = kit->policy};
     memset(&kit->err, 0, sizeof(kit->err));
-    rc = kit->policy->ops->read_node(kit->policy, &view, &kit->arena, &dev, &kit->group, &kit->err);
+    rc = gs_policy_read_node(kit->policy, &view, &kit->arena, &dev, &kit->group, &kit->err);
     if (rc < 0)
         return rc;
     assert_true(kit->group.n <= KIT_MAX);
@@ -188,6 +188,24 @@ int kit_fit(struct kit *kit, size_t container)
             (struct gs_taken){.policy = kit->policy, .container = container, .pick = pick[i]};
     }
     return n;
+}
+
+void kit_want_cordoned(struct kit *kit, size_t container)
+{
+    struct gs_buf ids = {0};
+
+    for (size_t i = 0; i < kit->node.n_dev; i++)
+        gs_buf_addf(&ids, "%.*s, ", (int)kit->node.dev[i].id.n, kit->node.dev[i].id.p);
+    kit_annotate_node(kit, "hami.io/device-cordon",
+                      gs_arena_printf(&kit->arena, "%s", gs_buf_text(&ids)).p);
+    gs_buf_fini(&ids);
+    assert_int_equal(kit_read_node(kit), 0);
+    assert_int_equal(kit_fit(kit, container), -ENOSPC);
+    assert_string_equal(
+        kit_reasons(kit),
+        gs_arena_printf(&kit->arena, "%u/%u CardCordoned", kit->group.n, kit->group.n).p);
+    kit_annotate_node(kit, "hami.io/device-cordon", "");
+    assert_int_equal(kit_read_node(kit), 0);
 }
 
 const char *kit_reasons(struct kit *kit)

@@ -70,6 +70,9 @@ struct gs_device *kit_device(struct kit *kit, size_t at);
 
 /** Fit the container with kit->request[container] and book what was chosen. The policy's answer. */
 int kit_fit(struct kit *kit, size_t container);
+/** With all cards of the node cordoned kit_fit() finds CardCordoned for each and nothing else.
+ *  Leaves the node read anew, without a cordon. */
+void kit_want_cordoned(struct kit *kit, size_t container);
 /** "2/8 CardNotHealth" of the last fit that failed. */
 const char *kit_reasons(struct kit *kit);
 /** Indexes of the devices chosen for a container: "0,1". */

@@ -162,25 +162,33 @@ static int32_t lowest_bits(int32_t mask, int32_t wanted)
     return taken;
 }
 
+static enum gs_reason question(const struct gs_fit *fit, uint32_t at, int32_t wanted)
+{
+    const struct gs_device *dev = &fit->node->dev[at];
+    const struct gs_use *use = &fit->use[at];
+    enum gs_reason why = gs_fit_ask_open(dev, use);
+
+    if (why != GS_REASON_COUNT)
+        return why;
+    if (!gs_select_takes_uuid(&fit->wish->select, dev->id))
+        return GS_REASON_CARD_UUID_MISMATCH;
+    if (fit->policy->is_mutex && use->slots > 0)
+        return GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT;
+    if (__builtin_popcount((unsigned)(dev->cores & ~use->cores)) < wanted)
+        return GS_REASON_CARD_INSUFFICIENT_CORE;
+    return GS_REASON_COUNT;
+}
+
 /* Cores of a single device, the last in order that has them. */
 static int fit_one(const struct gs_fit *fit, int32_t wanted, struct gs_pick *ret_pick)
 {
     for (uint32_t i = fit->group->n; i > 0; i--) {
         uint32_t at = fit->order[i - 1];
-        const struct gs_device *dev = &fit->node->dev[at];
-        const struct gs_use *use = &fit->use[at];
-        int32_t open = dev->cores & ~use->cores;
-        enum gs_reason why = GS_REASON_COUNT;
+        enum gs_reason why = question(fit, at, wanted);
 
-        if (!dev->is_healthy || use->is_closed)
-            why = GS_REASON_CARD_NOT_HEALTH;
-        else if (!gs_select_takes_uuid(&fit->wish->select, fit->node->dev[at].id))
-            why = GS_REASON_CARD_UUID_MISMATCH;
-        else if (fit->policy->is_mutex && use->slots > 0)
-            why = GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT;
-        else if (__builtin_popcount((unsigned)open) < wanted)
-            why = GS_REASON_CARD_INSUFFICIENT_CORE;
         if (why == GS_REASON_COUNT) {
+            int32_t open = fit->node->dev[at].cores & ~fit->use[at].cores;
+
             *ret_pick = (struct gs_pick){.dev = at, .cores = lowest_bits(open, wanted)};
             return 1;
         }
@@ -193,8 +201,8 @@ static bool is_free(const struct gs_fit *fit, uint32_t at)
 {
     const struct gs_use *use = &fit->use[at];
 
-    return fit->node->dev[at].is_healthy && !use->is_closed && use->slots <= 0 && use->cores == 0 &&
-           gs_select_takes_uuid(&fit->wish->select, fit->node->dev[at].id);
+    return gs_fit_ask_open(&fit->node->dev[at], use) == GS_REASON_COUNT && use->slots <= 0 &&
+           use->cores == 0 && gs_select_takes_uuid(&fit->wish->select, fit->node->dev[at].id);
 }
 
 /* Where runs of n devices may start: on rings (Inferentia) anywhere, on Trainium's torus only in

@@ -172,9 +172,10 @@ static enum gs_reason question(const struct gs_fit *fit, uint32_t at,
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
+    enum gs_reason why = gs_fit_ask_open(dev, use);
 
-    if (!dev->is_healthy || use->is_closed)
-        return GS_REASON_CARD_NOT_HEALTH;
+    if (why != GS_REASON_COUNT)
+        return why;
     if (!gs_select_takes_uuid(&fit->wish->select, dev->id))
         return GS_REASON_CARD_UUID_MISMATCH;
     if (fit->policy->is_mutex && use->slots > 0)

@@ -48,9 +48,10 @@ static int fit_cards(const struct gs_policy *policy, struct gs_fit *fit, struct 
     for (uint32_t i = fit->group->n; i > 0 && n < fit->request->nums; i--) {
         uint32_t at = fit->order[i - 1];
         const struct gs_use *use = &fit->use[at];
+        enum gs_reason why = gs_fit_ask_open(&fit->node->dev[at], use);
 
-        if (!fit->node->dev[at].is_healthy || use->is_closed)
-            gs_reasons_add(fit->reasons, GS_REASON_CARD_NOT_HEALTH, 1);
+        if (why != GS_REASON_COUNT)
+            gs_reasons_add(fit->reasons, why, 1);
         else if (use->slots > 0)
             gs_reasons_add(fit->reasons, GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, 1);
         else

@@ -250,9 +250,10 @@ static enum gs_reason question(const struct gs_policy *policy, const struct gs_f
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
     bool is_online = tag_class(fit->wish->tag) == GS_SGPU_CLASS_ONLINE;
+    enum gs_reason why = gs_fit_ask_open(dev, use);
 
-    if (!dev->is_healthy || use->is_closed)
-        return GS_REASON_CARD_UNHEALTHY;
+    if (why != GS_REASON_COUNT)
+        return why == GS_REASON_CARD_NOT_HEALTH ? GS_REASON_CARD_UNHEALTHY : why;
     if (!suits_class(fit, at) && !(use->n_tenants == 0 && is_ours(policy, fit, at)))
         return GS_REASON_CARD_APP_CLASS_MISMATCH;
     if (!is_online && !suits_qos(policy, fit, at))

@@ -29,20 +29,12 @@ int gs_nvidia_wish(const struct gs_policy *policy, const struct gs_pod *pod, str
     return 0;
 }
 
-static size_t index_in_group(const struct gs_fit *fit, const struct gs_device *dev)
-{
-    return (size_t)(dev - fit->node->dev) - fit->group->first;
-}
-
 static enum gs_reason type(const struct gs_policy *p, const struct gs_fit *fit,
                            const struct gs_device *dev)
 {
-    const struct gs_nvidia_facts *facts = fit->group->facts;
     const struct gs_str *mode = fit->wish->own;
 
     (void)p;
-    if (facts != NULL && facts->is_cordoned != NULL && facts->is_cordoned[index_in_group(fit, dev)])
-        return GS_REASON_CARD_CORDONED;
     if (!gs_select_takes_type(&fit->wish->select, dev->type))
         return GS_REASON_CARD_TYPE_MISMATCH;
     if (mode != NULL && dev->mode.n > 0 &&

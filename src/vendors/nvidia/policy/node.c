@@ -161,33 +161,12 @@ static int read_scores(struct gs_str text, const struct gs_device *dev, size_t n
     return rc;
 }
 
-static int read_cordon(struct gs_str list, const struct gs_device *dev, size_t n,
-                       struct gs_arena *arena, struct gs_nvidia_facts *facts)
-{
-    bool *is_cordoned = GS_ARENA_ARRAY(arena, n, bool);
-    struct gs_str uuid;
-
-    if (is_cordoned == NULL)
-        return -ENOMEM;
-    if (list.n > GS_REGISTER_BYTES_MAX)
-        return -E2BIG;
-    while (gs_str_cut(&list, ',', &uuid)) {
-        size_t at = index_of(dev, n, gs_select_trim(uuid));
-
-        if (at < n)
-            is_cordoned[at] = true;
-    }
-    facts->is_cordoned = is_cordoned;
-    return 0;
-}
-
 int gs_nvidia_read_node(const struct gs_policy *policy, const struct gs_node_view *node,
                         struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
                         struct gs_err *err)
 {
     const struct gs_str *scores =
         gs_pairs_find(node->annotations, GS_STR("hami.io/node-nvidia-score"));
-    const struct gs_str *cordon = gs_pairs_find(node->annotations, GS_STR("hami.io/device-cordon"));
     struct gs_nvidia_facts *facts;
     struct gs_device *dev;
     struct gs_group group = *ret;
@@ -204,11 +183,6 @@ int gs_nvidia_read_node(const struct gs_policy *policy, const struct gs_node_vie
         rc = read_scores(*scores, dev, group.n, arena, facts, err);
         if (rc < 0)
             return gs_err_wrap(err, rc, "invalid hami.io/node-nvidia-score");
-    }
-    if (cordon != NULL) {
-        rc = read_cordon(*cordon, dev, group.n, arena, facts);
-        if (rc < 0)
-            return gs_err_set(err, rc, "invalid hami.io/device-cordon");
     }
     group.facts = facts;
     *ret = group;

@@ -285,6 +285,7 @@ static void test_selection(void **state)
     kit_annotate_pod(&kit, "aws.amazon.com/nouse-neuron-uuid", "node1-AWSNeuron-0");
     assert_int_equal(kit_fit(&kit, 0), -ENOSPC);
     assert_string_equal(kit_reasons(&kit), "4/4 CardUuidMismatch");
+    kit_want_cordoned(&kit, 0);
     kit_fini(&kit);
 }
 

@@ -239,6 +239,7 @@ static void test_slices(void **state)
     kit_annotate_pod(&kit, "enflame.com/nouse-gpuuuid", "node1-enflame-drs-0");
     assert_int_equal(kit_fit(&kit, c), -ENOSPC);
     assert_string_equal(kit_reasons(&kit), "1/1 CardUuidMismatch");
+    kit_want_cordoned(&kit, c);
     kit_fini(&kit);
 }
 
@@ -304,6 +305,7 @@ static void test_cards(void **state)
     assert_int_equal(kit_fit(&kit, 0), -ENOSPC);
     assert_string_equal(kit_reasons(&kit), "1/3 ExclusiveDeviceAllocateConflict, "
                                            "2/3 AllocatedCardsInsufficientRequest");
+    kit_want_cordoned(&kit, 0);
     kit_fini(&kit);
 }
 

@@ -350,6 +350,7 @@ static void test_selection(void **state)
     kit_device(&kit, 5)->is_healthy = false;
     assert_int_equal(kit_fit(&kit, 0), -ENOSPC);
     assert_string_equal(kit_reasons(&kit), "1/8 CardNotHealth, 7/8 CardUuidMismatch");
+    kit_want_cordoned(&kit, 0);
     assert_true(gs_str_eq_c(kit.policy->keys.lock, "hami.io/mutex.lock"));
     kit_fini(&kit);
 }
@@ -480,6 +481,7 @@ static void test_no_memory(void **state)
     kit_ask(&kit, 0);
     assert_int_equal(kit_fit(&kit, 0), 1);
     kit_no_memory(&kit, &gs_kunlun_section);
+    kit_want_cordoned(&kit, 0);
     kit_fini(&kit);
     setup(&kit, "XPU");
     read_xpus(&kit, 98304);

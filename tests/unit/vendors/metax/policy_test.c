@@ -790,6 +790,7 @@ static void test_no_memory(void **state)
     kit.arena.failed = true;
     assert_int_equal(kit_admit(&kit, 0), -ENOMEM);
     kit.arena.failed = false;
+    kit_want_cordoned(&kit, 0);
     kit_fini(&kit);
 }
 

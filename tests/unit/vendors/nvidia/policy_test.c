@@ -392,7 +392,7 @@ static void test_nodes(void **state)
     assert_true(gs_str_eq_c(kit.node.dev[0].mode, "hami-core"));
     facts = kit.group.facts;
     assert_null(facts->score);
-    assert_null(facts->is_cordoned);
+    assert_false(kit.node.dev[0].is_cordoned);
     /* V-S1: text up to v2.7, without the final colon */
     kit_annotate_node(&kit, REGISTER, "GPU-00552014,10,32768,100,NVIDIA-V100,0,true");
     assert_int_equal(kit_read_node(&kit), 0);
