@@ -488,6 +488,7 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t
     if (gs_timing_between(e->event[0], e->event[1], &gap) < 0 ||
         gs_timing_between(e->event[1], e->event[2], &length) < 0) {
         fail(e->where.dev, "cuEventElapsedTime");
+        gs_inflight_trouble(e->where.dev, "cuEventElapsedTime");
         return 0;
     }
     __atomic_store_n(&failures, 0, __ATOMIC_RELAXED);

@@ -1,0 +1,97 @@
+"""Work that nobody waits for, and kernels of one name whose lengths differ: a slice pays for what the card did."""
+
+import pytest
+from side_by_side import scenario, seen  # noqa: F401, I001 (a fixture; and it makes bench importable)
+from limiter_cards import BUILD, STAGE
+from load import Cards, begun, log_of, share_of
+
+CLIENT = BUILD / "tests" / "it" / "limiter" / "ways_client"
+SHARE = 20
+SECONDS = 10
+POINTS = 0.03
+
+
+def ran(*argv, after=0.0, seconds=SECONDS, cores=SHARE, fault=None, log=False):
+    """Share of the card from `after` seconds after the first work on, the end of the program, and its log."""
+    with Cards() as cards:
+        watch = cards.watch()
+        if fault:
+            assert cards.start(["gpuslice-sim", "fault", *fault], "").wait(10) == 0
+        p = cards.start([STAGE / "bin" / "gpuslice", "run", "--name", "s", "--cores", cores, "--", CLIENT, *argv,
+                         str(after + seconds + 0.5)], "s")
+        share = share_of(watch, "s", begun(watch, "s") + after, seconds)
+        text = log_of(cards, "s") if log else ""
+        _, err = p.communicate(timeout=90)
+        return share, p.returncode, err, text
+
+
+@scenario(lambda how: ran("ends", how, "k100ms"))
+@pytest.mark.parametrize("how", ["copy", "query", "event", "leave", "die"])
+def test_a_program_that_ends_pays_for_its_last_launch(seen, how):
+    share, rc, err, _ = seen
+    assert rc == 0, err
+    assert 0.10 < share < SHARE / 100 + POINTS  # what is charged by the clock is an upper bound
+
+
+@scenario(lambda: ran("contexts", "k50ms"))
+def test_a_context_takes_nothing_with_it_unpaid(seen):
+    share, rc, err, _ = seen
+    assert rc == 0, err
+    assert share == pytest.approx(SHARE / 100, abs=POINTS)
+
+
+UNLIKE = [  # long us, percent, how, short us
+    ("20000", "10", "sync", "20"), ("2000", "10", "sync", "20"), ("20000", "10", "poll", "20"),
+    ("2000", "50", "sync", "20"), ("5000", "30", "sync", "100"), ("20000", "10", "stream", "20"),
+    ("2000", "10", "stream", "20"),
+]
+
+
+@scenario(lambda of: ran("unlike", *of))
+@pytest.mark.parametrize("of", UNLIKE, ids="-".join)
+def test_a_kernel_of_unlike_lengths_is_held(seen, of):
+    share, rc, err, _ = seen
+    assert rc == 0, err
+    assert share == pytest.approx(SHARE / 100, abs=POINTS + 0.005)  # one in ten is 20 ms: what runs at the end counts
+
+
+@scenario(lambda: ran("phases", "20000"))
+def test_a_kernel_that_becomes_long_is_held(seen):
+    share, rc, err, _ = seen
+    assert rc == 0, err
+    assert share == pytest.approx(SHARE / 100, abs=POINTS)
+
+
+@scenario(lambda: ran("graph"))
+def test_a_graph_that_is_changed_is_held(seen):
+    share, rc, err, _ = seen
+    assert rc == 0, err
+    assert share == pytest.approx(SHARE / 100, abs=POINTS)
+
+
+@scenario(lambda: ran("many", "k500ms", seconds=10))
+def test_patience_ends_for_one_launch_at_a_time(seen):
+    share, _, _, _ = seen
+    assert share < 0.35  # two, and one a second until the first is charged; all 48 would be 1.0
+
+
+@scenario(lambda: ran("captures", "k20ms", seconds=5, cores=60))
+def test_captures_of_other_threads_stay_whole(seen):
+    _, rc, err, _ = seen
+    assert rc == 0, err
+
+
+FAULTS = [  # what the driver does not do, and what the program runs meanwhile
+    ("cuEventQuery", "999"), ("cuEventRecord", "801"), ("cuEventElapsedTime", "999"), ("cuCtxGetCurrent", "999"),
+]
+
+
+@scenario(lambda function, error: ran("unlike", "400000", "100", "sync", "400000", seconds=8,
+                                      fault=(function, "--error", error), log=True))
+@pytest.mark.parametrize("function,error", FAULTS)
+def test_without_timers_time_counts_until_the_program_has_waited(seen, function, error):
+    share, rc, err, log = seen
+    assert rc == 0, err
+    assert share < SHARE / 100 + 0.06  # a launch of 400 ms more or less
+    if function != "cuEventRecord":  # that one is told after eight
+        assert function in log

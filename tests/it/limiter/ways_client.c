@@ -1,0 +1,355 @@
+/* Programs that do not wait for their kernels, or whose kernels are unlike each other: what the
+ * limiter must charge all the same. On simulated cards.
+ *
+ * usage: ways_client ends HOW KERNEL SECONDS    process after process: one launch, then copy |
+ * query | event | leave | die ways_client contexts KERNEL SECONDS    a context for each launch,
+ * destroyed at once ways_client unlike LONG_US PERCENT sync|poll|stream SHORT_US SECONDS one
+ * kernel, now long, now short, at random ways_client phases LONG_US SECONDS     150 times 20 us, 20
+ * times long, wait for each ways_client graph SECONDS              a graph of 20 us that is updated
+ * to 100 ms, and back ways_client many KERNEL SECONDS        48 kernels on 48 streams at once
+ *        ways_client captures KERNEL SECONDS    two threads launch while the third records; fails
+ *                                               where a recording does
+ */
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "limiter_load.h"
+
+#define EVENTS 8u
+#define BATCH  16u
+#define MANY   48u
+
+static struct load load = {.blocks = LOAD_BLOCKS};
+static uint64_t deadline_ns;
+static volatile bool is_over;
+
+static void must(CUresult rc, const char *what)
+{
+    load_must(rc, what);
+}
+
+static void find(const char *name, void *slot)
+{
+    void *p = dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
+
+    if (p == NULL) {
+        (void)fprintf(stderr, "%s: not in the driver\n", name);
+        exit(1);
+    }
+    memcpy(slot, &p, sizeof(p));
+}
+
+static void rest_us(uint64_t us)
+{
+    struct timespec t = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
+
+    (void)nanosleep(&t, NULL);
+}
+
+static void begin(const char *seconds)
+{
+    deadline_ns = load_now() + (uint64_t)(strtod(seconds, NULL) * 1e9);
+}
+
+static bool over(void)
+{
+    return load_now() >= deadline_ns;
+}
+
+static void open_kernels(const char *names)
+{
+    load_name_kernels(&load, names);
+    load_open(&load, 0);
+}
+
+/* ---- programs that end ---- */
+
+static void copy_back(void)
+{
+    CUresult (*alloc)(CUdeviceptr *, size_t);
+    CUresult (*copy)(void *, CUdeviceptr, size_t);
+    CUdeviceptr p = 0;
+    char bytes[64];
+
+    find("cuMemAlloc_v2", &alloc);
+    find("cuMemcpyDtoH_v2", &copy);
+    must(alloc(&p, 4096), "cuMemAlloc");
+    must(load_launch(&load, 0, NULL), "launch");
+    must(copy(bytes, p, sizeof(bytes)), "cuMemcpyDtoH");
+}
+
+static void launch_and_end(const char *how)
+{
+    CUevent event = NULL;
+
+    if (strcmp(how, "copy") == 0) {
+        copy_back();
+        return;
+    }
+    must(load.drv.event_new(&event, 0), "cuEventCreate");
+    must(load_launch(&load, 0, NULL), "launch");
+    must(load.drv.event_record(event, NULL), "cuEventRecord");
+    if (strcmp(how, "query") == 0) {
+        while (load.drv.stream_query(NULL) == CUDA_ERROR_NOT_READY)
+            rest_us(500);
+    } else if (strcmp(how, "event") == 0) {
+        while (load.drv.event_query(event) == CUDA_ERROR_NOT_READY)
+            rest_us(500);
+    } else {
+        rest_us(load.ns[0] / 1000 + 3000);
+        if (strcmp(how, "die") == 0)
+            (void)kill(getpid(), SIGKILL);
+    }
+}
+
+static int ends(const char *how, const char *kernel, const char *seconds)
+{
+    begin(seconds);
+    while (!over()) {
+        pid_t pid = fork();
+        int status = 0;
+
+        if (pid == 0) {
+            (void)execl("/proc/self/exe", "ways_client", "end", how, kernel, (char *)NULL);
+            _exit(9);
+        }
+        if (pid < 0 || waitpid(pid, &status, 0) != pid ||
+            (WIFEXITED(status) && WEXITSTATUS(status) != 0))
+            return 1;
+    }
+    return 0;
+}
+
+static int contexts(const char *kernel, const char *seconds)
+{
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    CUresult (*destroy)(CUcontext);
+    char ptx[256];
+
+    open_kernels(kernel);
+    find("cuCtxCreate_v2", &create);
+    find("cuCtxDestroy_v2", &destroy);
+    begin(seconds);
+    (void)snprintf(
+        ptx, sizeof(ptx),
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry %s()\n{\n\tret;\n}\n",
+        kernel);
+    while (!over()) {
+        CUcontext context = NULL;
+        CUmodule module = NULL;
+
+        must(create(&context, 0, 0), "cuCtxCreate");
+        must(load.drv.load(&module, ptx), "cuModuleLoadData");
+        must(load.drv.function(&load.fn[0], module, kernel), "cuModuleGetFunction");
+        must(load_launch(&load, 0, NULL), "launch");
+        must(destroy(context), "cuCtxDestroy");
+    }
+    return 0;
+}
+
+/* ---- kernels that are unlike each other ---- */
+
+/* The simulated card looks up a kernel's length at each launch: it is written over in place. */
+static void set_length(uint64_t ns)
+{
+    char text[16], *at = getenv("GPUSLICE_SIM_KERNEL_NS");
+
+    (void)snprintf(text, sizeof(text), "%010llu", (unsigned long long)ns);
+    memcpy(strchr(at, '=') + 1, text, 10);
+}
+
+static void open_elastic(void)
+{
+    (void)setenv("GPUSLICE_SIM_KERNEL_NS", "k20us=0000020000", 1);
+    (void)strcpy(load.name[0], "k20us");
+    load.n = 1;
+    load_open(&load, 0);
+}
+
+static void launch_of(uint64_t ns)
+{
+    set_length(ns);
+    must(load_launch(&load, 0, NULL), "launch");
+}
+
+static int unlike(uint64_t long_ns, uint64_t percent, const char *how, uint64_t short_ns,
+                  const char *seconds)
+{
+    CUevent event[EVENTS];
+    uint32_t random = 1;
+
+    open_elastic();
+    for (uint32_t i = 0; i < EVENTS; i++)
+        must(load.drv.event_new(&event[i], 0), "cuEventCreate");
+    begin(seconds);
+    for (uint32_t n = 0; !over(); n++) {
+        uint32_t batch = strcmp(how, "stream") == 0 ? BATCH : 1;
+
+        if (batch > 1)
+            must(load.drv.event_sync(event[n % EVENTS]), "cuEventSynchronize");
+        for (uint32_t i = 0; i < batch; i++) {
+            random = random * 1103515245u + 12345u;
+            launch_of((random >> 16) % 100 < percent ? long_ns : short_ns);
+        }
+        if (batch > 1) {
+            must(load.drv.event_record(event[n % EVENTS], NULL), "cuEventRecord");
+        } else if (strcmp(how, "sync") == 0) {
+            must(load.drv.stream_sync(NULL), "cuStreamSynchronize");
+        } else {
+            while (load.drv.stream_query(NULL) == CUDA_ERROR_NOT_READY)
+                rest_us(50);
+        }
+    }
+    return 0;
+}
+
+static int phases(uint64_t long_ns, const char *seconds)
+{
+    open_elastic();
+    begin(seconds);
+    while (!over()) {
+        for (uint32_t i = 0; i < 170 && !over(); i++) {
+            launch_of(i < 150 ? 20000 : long_ns);
+            must(load.drv.stream_sync(NULL), "cuStreamSynchronize");
+        }
+    }
+    return 0;
+}
+
+static CUgraph record(uint32_t kernel, CUstream stream)
+{
+    CUgraph graph = NULL;
+
+    must(load.drv.capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+    must(load_launch(&load, kernel, stream), "launch");
+    must(load.drv.capture_end(stream, &graph), "cuStreamEndCapture");
+    return graph;
+}
+
+static int graphs(const char *seconds)
+{
+    CUresult (*update)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *);
+    CUgraphExecUpdateResultInfo info;
+    CUgraphExec exec = NULL;
+    CUstream stream = NULL;
+    CUgraph graph[2];
+
+    open_kernels("k20us,k100ms");
+    find("cuGraphExecUpdate_v2", &update);
+    must(load.drv.stream_new(&stream, 1), "cuStreamCreate");
+    graph[0] = record(0, stream);
+    graph[1] = record(1, stream);
+    must(load.drv.instantiate(&exec, graph[0], 0), "cuGraphInstantiate");
+    begin(seconds);
+    for (uint32_t which = 0; !over(); which ^= 1) {
+        memset(&info, 0, sizeof(info));
+        must(update(exec, graph[which], &info), "cuGraphExecUpdate");
+        for (uint32_t i = 0; i < (which == 0 ? 150 : 5) && !over(); i++) {
+            must(load.drv.graph_launch(exec, stream), "cuGraphLaunch");
+            must(load.drv.stream_sync(stream), "cuStreamSynchronize");
+        }
+    }
+    return 0;
+}
+
+/* ---- launches that do not wait for each other ---- */
+
+static int many(const char *kernel, const char *seconds)
+{
+    char ptx[256];
+
+    open_kernels(kernel);
+    (void)snprintf(
+        ptx, sizeof(ptx),
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry %s()\n{\n\tret;\n}\n",
+        kernel);
+    begin(seconds);
+    for (uint32_t i = 0; i < MANY && !over(); i++) {
+        CUstream stream = NULL;
+        CUmodule module = NULL;
+
+        must(load.drv.stream_new(&stream, 1), "cuStreamCreate");
+        must(load.drv.load(&module, ptx), "cuModuleLoadData");
+        must(load.drv.function(&load.fn[0], module, kernel), "cuModuleGetFunction");
+        must(load_launch(&load, 0, stream), "launch");
+    }
+    _exit(0); /* whatever is still out */
+}
+
+static void *launch_on(void *arg)
+{
+    CUstream stream = NULL;
+
+    (void)arg;
+    must(load.drv.set(load.ctx), "cuCtxSetCurrent");
+    must(load.drv.stream_new(&stream, 1), "cuStreamCreate");
+    while (!is_over) {
+        must(load_launch(&load, 0, stream), "launch");
+        rest_us(2000);
+    }
+    return NULL;
+}
+
+static int captures(const char *kernel, const char *seconds)
+{
+    pthread_t thread[2];
+    CUstream stream = NULL;
+    uint32_t n = 0;
+
+    open_kernels(kernel);
+    begin(seconds);
+    for (uint32_t i = 0; i < 2; i++)
+        (void)pthread_create(&thread[i], NULL, launch_on, NULL);
+    must(load.drv.stream_new(&stream, 1), "cuStreamCreate");
+    for (; !over(); n++) {
+        CUgraph graph = NULL;
+
+        must(load.drv.capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+        for (uint32_t i = 0; i < 20; i++) {
+            must(load_launch(&load, 0, stream), "recorded launch");
+            rest_us(100);
+        }
+        must(load.drv.capture_end(stream, &graph), "cuStreamEndCapture");
+    }
+    is_over = true;
+    (void)printf("%u recorded\n", n);
+    (void)fflush(stdout);
+    _exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+
+    if (strcmp(what, "end") == 0 && argc == 4) {
+        open_kernels(argv[3]);
+        launch_and_end(argv[2]);
+        return 0;
+    }
+    if (strcmp(what, "ends") == 0 && argc == 5)
+        return ends(argv[2], argv[3], argv[4]);
+    if (strcmp(what, "contexts") == 0 && argc == 4)
+        return contexts(argv[2], argv[3]);
+    if (strcmp(what, "unlike") == 0 && argc == 7)
+        return unlike(strtoull(argv[2], NULL, 10) * 1000, strtoull(argv[3], NULL, 10), argv[4],
+                      strtoull(argv[5], NULL, 10) * 1000, argv[6]);
+    if (strcmp(what, "phases") == 0 && argc == 4)
+        return phases(strtoull(argv[2], NULL, 10) * 1000, argv[3]);
+    if (strcmp(what, "graph") == 0 && argc == 3)
+        return graphs(argv[2]);
+    if (strcmp(what, "many") == 0 && argc == 4)
+        return many(argv[2], argv[3]);
+    if (strcmp(what, "captures") == 0 && argc == 4)
+        return captures(argv[2], argv[3]);
+    (void)fprintf(stderr, "usage: see ways_client.c\n");
+    return 2;
+}
