@@ -18,3 +18,7 @@
 /** node: JSON map from the UID of a pod that is gone to the annotations of its grant, while its
  *  containers still hold their cards. */
 #define GS_NAME_HELD "gpuslice.io/held"
+
+/** pod: Unix milliseconds at which room for it was seen. Written to a waiting pod so that
+ *  kube-scheduler tries it again. */
+#define GS_NAME_ROOM_SEEN "gpuslice.io/room-seen"

@@ -75,7 +75,7 @@ struct gs_books_reservation {
 /** A pod's reservation; false: none. The views are valid until the next change. */
 bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,
                        struct gs_books_reservation *ret);
-/** A Binding is on its way: the reservation lasts at least until then. */
+/** A Binding is on its way: the reservation lasts at least until then. A hold likewise. */
 void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_ms);
 /** A Binding is being written: until it is known how that ended the reservation stays, whoever
  * gives it up (gs_books_release() answers false, gs_books_reserve() -EBUSY), and does not expire.
@@ -95,6 +95,9 @@ bool gs_books_is_held(const struct gs_books *books, struct gs_str uid);
 /** Until the next call of this: holds of lower priority than this, and the pod's own, do not count.
  *  Empty uid and INT32_MIN: all count. */
 void gs_books_lift(struct gs_books *books, struct gs_str uid, int32_t priority);
+/** Priority of the least important pod on a node that could be asked to leave. False: there is
+ *  none. */
+bool gs_books_lowest_on(const struct gs_books *books, struct gs_str name, int32_t *ret);
 /** Is there a bound pod of lower priority that holds anything? A quick no. */
 bool gs_books_has_below(struct gs_books *books, int32_t priority);
 
@@ -166,6 +169,7 @@ struct gs_books_holder {
     struct gs_str uid, ns, name;
     int32_t priority;
     bool is_reservation;
+    bool is_going; /**< it is being deleted */
 };
 /** Who is `uid`? False: unknown. */
 bool gs_books_holder(const struct gs_books *books, struct gs_str uid, struct gs_books_holder *ret);

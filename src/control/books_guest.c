@@ -58,6 +58,20 @@ static size_t add_stakes(const struct gs_books *books, const struct gs_books_nod
     return n;
 }
 
+bool gs_books_lowest_on(const struct gs_books *books, struct gs_str name, int32_t *ret)
+{
+    const struct gs_books_node_entry *node = gs_map_find(&books->nodes, name);
+    bool is_there = false;
+
+    for (const struct gs_books_pod_entry *p = node != NULL ? node->pods.first : NULL; p != NULL;
+         p = p->node_next)
+        if (gs_books_may_go(p) && (!is_there || p->priority < *ret)) {
+            is_there = true;
+            *ret = p->priority;
+        }
+    return is_there;
+}
+
 int gs_books_guests(struct gs_books *books, struct gs_str name, struct gs_arena *arena,
                     struct gs_books_guests *ret)
 {

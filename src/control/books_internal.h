@@ -112,6 +112,8 @@ struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_st
 void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_entry *node);
 void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry *ns);
 
+/** Bound, and nobody has asked it to go: one that could be evicted. */
+bool gs_books_may_go(const struct gs_books_pod_entry *pod);
 /** May nobody be given this device, whoever holds it now? */
 bool gs_books_is_shut(const struct gs_books_node_entry *node, const struct gs_books_part *part,
                       const struct gs_device *dev);

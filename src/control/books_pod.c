@@ -10,8 +10,7 @@
 
 /* ---- lists ---- */
 
-/* Bound, and nobody has asked it to go: one that could be evicted. */
-static bool may_go(const struct gs_books_pod_entry *pod)
+bool gs_books_may_go(const struct gs_books_pod_entry *pod)
 {
     return !pod->is_reservation && !pod->is_hold && !pod->is_leftover &&
            pod->ends_us == GS_BOOKS_STAYS;
@@ -20,7 +19,7 @@ static bool may_go(const struct gs_books_pod_entry *pod)
 /* Keep the lowest priority of those that could be evicted, and how many have it. */
 static void count_lowest(struct gs_books *books, const struct gs_books_pod_entry *pod)
 {
-    if (!may_go(pod))
+    if (!gs_books_may_go(pod))
         return;
     books->n_bound++;
     if (books->n_lowest > 0 && pod->priority == books->lowest) {
@@ -33,7 +32,7 @@ static void count_lowest(struct gs_books *books, const struct gs_books_pod_entry
 
 static void uncount_lowest(struct gs_books *books, const struct gs_books_pod_entry *pod)
 {
-    if (!may_go(pod))
+    if (!gs_books_may_go(pod))
         return;
     books->n_bound--;
     if (books->n_lowest > 0 && pod->priority == books->lowest)
@@ -47,7 +46,7 @@ bool gs_books_has_below(struct gs_books *books, int32_t priority)
 
     if (books->n_lowest == 0 && books->n_bound > 0)
         while ((pod = gs_map_next(&books->pods, &pos)) != NULL) {
-            if (!may_go(pod) || (books->n_lowest > 0 && pod->priority > books->lowest))
+            if (!gs_books_may_go(pod) || (books->n_lowest > 0 && pod->priority > books->lowest))
                 continue;
             books->n_lowest =
                 books->n_lowest > 0 && pod->priority == books->lowest ? books->n_lowest + 1 : 1;
@@ -639,6 +638,9 @@ void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_m
 
     if (pod != NULL && pod->is_reservation && pod->until_ms < until_ms)
         pod->until_ms = until_ms;
+    pod = gs_map_find(&books->holds, uid);
+    if (pod != NULL && pod->until_ms < until_ms)
+        pod->until_ms = until_ms;
 }
 
 size_t gs_books_expire(struct gs_books *books, int64_t now_ms)
@@ -662,7 +664,11 @@ bool gs_books_holder(const struct gs_books *books, struct gs_str uid, struct gs_
 
     if (pod == NULL)
         return false;
-    *ret =
-        (struct gs_books_holder){pod->uid, pod->ns, pod->name, pod->priority, pod->is_reservation};
+    *ret = (struct gs_books_holder){pod->uid,
+                                    pod->ns,
+                                    pod->name,
+                                    pod->priority,
+                                    pod->is_reservation,
+                                    pod->ends_us != GS_BOOKS_STAYS};
     return true;
 }

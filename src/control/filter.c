@@ -466,6 +466,8 @@ static int serve(struct call *c, struct gs_str body, struct gs_err *err)
     c->note->ns = gs_arena_str(c->arena, c->pod.ns);
     c->note->name = gs_arena_str(c->arena, c->pod.name);
     c->note->uid = gs_arena_str(c->arena, c->pod.uid);
+    c->note->priority = c->args.pod.priority;
+    c->note->may_preempt = !gs_str_eq_c(c->args.pod.preemption_policy, "Never");
     rc = read_ask(c, err);
     if (rc < 0)
         return rc;
@@ -486,7 +488,11 @@ static int serve(struct call *c, struct gs_str body, struct gs_err *err)
     if (gs_books_reserved(c->books, c->pod.uid, &promised) && promised.is_sent)
         return repeat(c, &promised, err);
     (void)gs_books_release(c->books, c->pod.uid); /* asked again: what was decided is void */
-    return filter_names(c);
+    /* Room held for this pod, or for one of lower priority, is free to it. */
+    gs_books_lift(c->books, c->pod.uid, c->args.pod.priority);
+    rc = filter_names(c);
+    gs_books_lift(c->books, (struct gs_str){0}, INT32_MIN);
+    return rc;
 }
 
 static void fail(struct call *c, int rc, struct gs_err *err)
@@ -542,6 +548,8 @@ int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
     if (node == NULL)
         return gs_err_set(err, -ENOENT, "node unregistered");
     memset(&reasons, 0, sizeof(reasons));
+    gs_books_lift(env->books, pod->uid, INT32_MIN); /* what is held for the pod itself */
+    node = gs_books_node(env->books, name);
     rc = gs_place(&c.ask, node, env->arena, &placement, &reasons);
     if (rc == -ENOSPC) {
         struct gs_buf text = {0};
@@ -550,7 +558,10 @@ int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
         (void)gs_err_set(err, rc, "%s", gs_buf_text(&text));
         gs_buf_fini(&text);
     }
-    return rc < 0 ? rc : reserve(&c, &placement);
+    if (rc == 0)
+        rc = reserve(&c, &placement);
+    gs_books_lift(env->books, (struct gs_str){0}, INT32_MIN);
+    return rc;
 }
 
 /* ---- prioritize ---- */

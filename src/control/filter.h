@@ -44,6 +44,8 @@ struct gs_filter_note {
     enum gs_filter_outcome outcome;
     bool is_simulation; /**< node objects came with the call: nothing was reserved */
     struct gs_str ns, name, uid;
+    bool may_preempt; /**< the pod's class does not forbid it */
+    int32_t priority;
     struct gs_str node; /**< chosen */
     struct gs_str text; /**< one sentence for people */
     size_t n_nodes, n_fit;

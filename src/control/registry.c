@@ -84,6 +84,8 @@ static void on_pod(void *arg, const struct gs_kube_key *key, struct yyjson_val *
     if (rc < 0)
         cannot_read(r, "Pod", key, &err);
     r->untrusted += pod.is_untrusted;
+    if (rc == 0 && r->opt.pod != NULL)
+        r->opt.pod(r->opt.arg, &pod.pod);
     if (pod.is_over)
         freed(r);
 }
@@ -96,7 +98,7 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_
     r->pod_events++;
     gs_books_pod_gone(r->books, key->uid);
     if (r->opt.pod_gone != NULL)
-        r->opt.pod_gone(r->opt.arg, key->ns, key->name);
+        r->opt.pod_gone(r->opt.arg, key);
     freed(r);
 }
 

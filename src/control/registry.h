@@ -12,6 +12,7 @@
 #include "core/cleanup.h"
 #include "kube/client.h"
 
+struct gs_kube_key;
 struct gs_kube_node;
 struct gs_kube_pod;
 struct gs_registry;
@@ -27,9 +28,11 @@ struct gs_registry_opt {
     void (*node_gone)(void *arg, struct gs_str name);
     /** A reserved pod has a node by now: called before the books hear of it. */
     void (*bound)(void *arg, const struct gs_kube_pod *pod);
-    void (*pod_gone)(void *arg, struct gs_str ns, struct gs_str name);
     /** Everything has been listed anew, as gs_registry_relist() asked. */
     void (*relisted)(void *arg);
+    /** A pod as it is now, and one that is gone: the books know it. NULL: nobody asks. */
+    void (*pod)(void *arg, const struct gs_kube_pod *pod);
+    void (*pod_gone)(void *arg, const struct gs_kube_key *key);
     void *arg;
 };
 

@@ -13,6 +13,7 @@
 #include "contract/names.h"
 #include "control/policies.h"
 #include "kube/config.h"
+#include "kube/watch.h"
 #include "net/secret.h"
 #include "vendors/registry_policy.h"
 
@@ -45,11 +46,19 @@ static void on_bound(void *arg, const struct gs_kube_pod *pod)
     gs_binder_saw_bound(d->binder, pod);
 }
 
-static void on_pod_gone(void *arg, struct gs_str ns, struct gs_str name)
+static void on_pod(void *arg, const struct gs_kube_pod *pod)
 {
     struct gs_daemon *d = arg;
 
-    gs_binder_pod_gone(d->binder, ns, name);
+    gs_preempt_saw_pod(d->preempt, pod);
+}
+
+static void on_pod_gone(void *arg, const struct gs_kube_key *key)
+{
+    struct gs_daemon *d = arg;
+
+    gs_binder_pod_gone(d->binder, key->ns, key->name);
+    gs_preempt_pod_gone(d->preempt, key->uid);
 }
 
 static void on_housekeeping(void *user)
@@ -171,12 +180,17 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
                                                    .lock_retry_ms = d->flags->lock_retry_ms},
                            &d->binder);
     if (rc == 0)
+        rc = gs_preempt_new(d->client, d->books,
+                            &(struct gs_preempt_opt){.filter = &d->filter, .events = d->events},
+                            &d->preempt, err);
+    if (rc == 0)
         rc = gs_registry_new(
             d->client, d->books,
             &(struct gs_registry_opt){.node_selector = gs_str_of(d->flags->node_selector),
                                       .node = on_node,
                                       .node_gone = on_node_gone,
                                       .bound = on_bound,
+                                      .pod = on_pod,
                                       .pod_gone = on_pod_gone,
                                       .arg = d},
             &d->registry, err);
@@ -222,6 +236,7 @@ void gs_daemon_fini(struct gs_daemon *d)
     gs_http_server_free(d->metrics);
     gs_metrics_free(d->stats);
     gs_registry_free(d->registry);
+    gs_preempt_free(d->preempt);
     gs_binder_free(d->binder);
     gs_kube_events_free(d->events);
     gs_kube_client_free(d->client);

@@ -8,6 +8,7 @@
 #include "control/bind.h"
 #include "control/filter.h"
 #include "control/metrics.h"
+#include "control/preempt.h"
 #include "control/registry.h"
 #include "core/cleanup.h"
 #include "kube/event.h"
@@ -27,6 +28,7 @@ struct gs_daemon {
     struct gs_books *books;
     struct gs_registry *registry;
     struct gs_binder *binder;
+    struct gs_preempt *preempt;
     struct gs_metrics *stats;
     struct gs_http_server *server, *metrics;
     struct gs_arena call; /**< of one request */

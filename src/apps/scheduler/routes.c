@@ -97,6 +97,7 @@ static int on_filter(void *user, const struct gs_http_request *req, struct gs_ht
     gs_metrics_filtered(d->stats, &note);
     gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
     post_event(d, &note);
+    gs_preempt_refused(d->preempt, req->body, &note);
     return 0;
 }
 
