@@ -19,6 +19,7 @@ const char *gs_reason_word(enum gs_reason reason);
 struct gs_reasons {
     uint32_t count[GS_REASON_COUNT];
     uint32_t of;        /**< cards looked at: the denominator */
+    uint32_t few_of;    /**< that of ALLOCATED_CARDS_INSUFFICIENT_REQUEST; 0: as the others */
     uint32_t collected; /**< cards that would serve, where they were too few */
     uint32_t asked;     /**< cards the request wants */
     /* For people, by the shared walk: of the cards that lack memory the one with most of it (where

@@ -216,9 +216,11 @@ static void too_few(const struct gs_fit *fit, int n_pairs, int n)
     int got = n_pairs < nums / 2 ? 2 * n_pairs : nums - 1;
 
     if (got > 0)
-        gs_reasons_reset(fit->reasons, (uint32_t)nums);
+        fit->reasons->few_of = (uint32_t)nums;
+    fit->reasons->collected = (uint32_t)(got > 0 ? got : n);
+    fit->reasons->asked = (uint32_t)nums;
     gs_reasons_add(fit->reasons, GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST,
-                   (uint32_t)(got > 0 ? got : n));
+                   fit->reasons->collected);
 }
 
 /* Dies 2i and 2i+1 are one module: only whole modules go to a container of several dies. */

@@ -572,7 +572,19 @@ static void test_pairs(void **state)
     kit_unfit(&kit);
     kit.request[0].nums = 4;
     assert_int_equal(kit_fit(&kit, 0), -ENOSPC);
-    assert_string_equal(kit_reasons(&kit), "2/4 AllocatedCardsInsufficientRequest");
+    assert_string_equal(kit_reasons(&kit),
+                        "1/4 CardInsufficientMemory, 2/4 AllocatedCardsInsufficientRequest");
+    /* counted against the request, the others against the cards; and what cards lack is told */
+    kit_unfit(&kit);
+    cards(&kit, 5, 65536, 20, 5);
+    kit.use[2] = kit.use[4] = (struct gs_use){.slots = 1, .mem_mib = 65536};
+    kit_unfit(&kit);
+    assert_int_equal(kit_fit(&kit, 0), -ENOSPC);
+    assert_string_equal(kit_reasons(&kit),
+                        "2/4 AllocatedCardsInsufficientRequest, 2/5 CardInsufficientMemory");
+    assert_int_equal(kit.reasons.asked, 4);
+    assert_int_equal(kit.reasons.collected, 2);
+    cards(&kit, 4, 65536, 20, 4);
     /* 0 and 2 free */
     kit.use[2] = (struct gs_use){0};
     kit.use[1] = kit.use[3] = (struct gs_use){.slots = 1, .mem_mib = 65536};
