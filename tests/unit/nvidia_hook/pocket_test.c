@@ -29,6 +29,15 @@ _Thread_local char gs_launch_thread;
 
 struct gs_cost_table gs_cost_table;
 
+#define FIRST_NS 77u
+
+void gs_launch_first(struct gs_launch_stream *s, uint32_t dev)
+{
+    assert_int_equal(dev, 0);
+    s->before = s->since;
+    s->first_ns = FIRST_NS;
+}
+
 static struct gs_cost *cost;
 static struct gs_launch_stream *stream;
 
@@ -82,7 +91,14 @@ static void test_a_launch_is_counted(void **state)
     assert_true(gs_pocket_refill(EST_NS));
     assert_true(LAUNCH());
     assert_int_equal(cost->countdown_ns, 1000000000 - EST_NS);
-    assert_int_equal(stream->since_ns, EST_NS);
+    assert_int_equal(GS_LAUNCH_NS(stream->since), EST_NS);
+    assert_int_equal(stream->since >> GS_LAUNCH_NS_BITS, 1);
+    assert_int_equal(stream->first_ns, FIRST_NS);
+    stream->first_ns++; /* the window stays open: nobody looks at the clock again */
+    assert_true(gs_pocket_refill(EST_NS));
+    assert_true(LAUNCH());
+    assert_int_equal(stream->first_ns, FIRST_NS + 1);
+    assert_int_equal(stream->since >> GS_LAUNCH_NS_BITS, 2);
 }
 
 /* What is lost when the thread ends: no more than a 64th of what it used, and never more than a
@@ -197,7 +213,8 @@ static void test_what_needs_a_look_goes_the_long_way(void **state)
     cost->est_ns = GS_COST_LONG_NS;
     assert_false(LAUNCH());
     assert_int_equal(gs_pocket.ns, before);
-    assert_int_equal(stream->since_ns, 0);
+    assert_int_equal(stream->since, 0);
+    assert_int_equal(stream->first_ns, 0);
     cost->est_ns = EST_NS;
     assert_true(LAUNCH());
 }
