@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The library tells the cause first, then a backtrace whose first line is the innermost. */
@@ -66,6 +67,29 @@ static int load(struct gs_str text, const struct cyaml_schema_value *schema, boo
     return 0;
 }
 
+/* The library's place of an unknown key is one before it: look for the key from there on. */
+static void tell_place(struct gs_str text, struct gs_err *slip)
+{
+    static const char said[] = "Unexpected key: ";
+    char key[100], *at = strstr(slip->text, "(line: ");
+    size_t line = 1, from = at != NULL ? strtoul(at + 7, NULL, 10) : 1;
+
+    if (strncmp(slip->text, said, sizeof(said) - 1) != 0 ||
+        sscanf(slip->text + sizeof(said) - 1, "%99s", key) != 1)
+        return;
+    for (struct gs_str part; gs_str_cut(&text, '\n', &part); line++) {
+        while (part.n > 0 && strchr(" -{\"'", part.p[0]) != NULL)
+            part = (struct gs_str){part.p + 1, part.n - 1};
+        if (line >= from && part.n > strlen(key) && memcmp(part.p, key, strlen(key)) == 0 &&
+            strchr(":\"' ", part.p[strlen(key)]) != NULL) {
+            (void)gs_err_set(slip, -ENOKEY, "%s (line: %zu)", key, line);
+            return;
+        }
+        if (text.n == 0)
+            return;
+    }
+}
+
 int gs_yaml_load(struct gs_str text, const struct cyaml_schema_value *schema,
                  const struct gs_yaml_unknown *unknown, void **ret, unsigned *ret_n,
                  struct gs_err *err)
@@ -78,8 +102,10 @@ int gs_yaml_load(struct gs_str text, const struct cyaml_schema_value *schema,
 
         if (rc == 0)
             return 0;
-        if (rc == -ENOKEY)
+        if (rc == -ENOKEY) {
+            tell_place(text, &slip);
             unknown->tell(unknown->user, slip.text);
+        }
     }
     return load(text, schema, false, ret, ret_n, err);
 }

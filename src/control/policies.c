@@ -10,37 +10,73 @@ struct loaded {
     unsigned n;
 };
 
-/* A document that has this section in it, or not. A mapping is behind a pointer either way. */
-static void schema_of(const char *key, const struct cyaml_schema_value *section,
-                      cyaml_schema_field_t field[2], cyaml_schema_value_t *ret)
+/** One reading of the file. */
+struct reading {
+    const struct gs_policies_conf *conf;
+    struct gs_arena *arena;
+    bool has_slip; /**< an unknown key was told of already */
+};
+
+static void on_slip(void *user, const char *what)
 {
-    field[0] = (cyaml_schema_field_t){
-        .key = key,
-        .value = *section,
-        .data_offset = offsetof(struct loaded, conf),
-        .count_offset = offsetof(struct loaded, n),
-        .count_size = sizeof(unsigned),
-    };
-    field[0].value.flags |= CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL;
-    field[1] = (cyaml_schema_field_t)CYAML_FIELD_END;
+    struct reading *r = user;
+
+    if (!r->has_slip)
+        r->conf->unknown->tell(r->conf->unknown->user, what);
+    r->has_slip = true;
+}
+
+static int load(struct reading *r, const struct cyaml_schema_value *schema, void **ret,
+                struct gs_err *err)
+{
+    const struct gs_yaml_unknown unknown = {on_slip, r};
+
+    return gs_yaml_load(r->conf->text, schema, r->conf->unknown != NULL ? &unknown : NULL, ret,
+                        NULL, err);
+}
+
+/* A document with this section in it, or not; the other sections are passed over. A mapping is
+ * behind a pointer either way. NULL: all are passed over. 0 or -ENOMEM. */
+static int schema_of(const struct reading *r, const struct gs_policy_section *section,
+                     const struct cyaml_schema_value *shape, cyaml_schema_value_t *ret)
+{
+    size_t n = r->conf->n_sections;
+    cyaml_schema_field_t *field = GS_ARENA_ARRAY(r->arena, n + 1, cyaml_schema_field_t);
+
+    if (field == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        field[i] =
+            (cyaml_schema_field_t)CYAML_FIELD_IGNORE(r->conf->section[i]->key, CYAML_FLAG_OPTIONAL);
+        if (r->conf->section[i] != section)
+            continue;
+        field[i] = (cyaml_schema_field_t){
+            .key = section->key,
+            .value = *shape,
+            .data_offset = offsetof(struct loaded, conf),
+            .count_offset = offsetof(struct loaded, n),
+            .count_size = sizeof(unsigned),
+        };
+        field[i].value.flags |= CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL;
+    }
+    field[n] = (cyaml_schema_field_t)CYAML_FIELD_END;
     *ret = (cyaml_schema_value_t){CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct loaded, field)};
+    return 0;
 }
 
 /* Load one section in one of its shapes and make its policies. 1: it was there; 0: it is not. */
-static int read_shape(const struct gs_policies_conf *conf, const struct gs_policy_section *section,
-                      bool is_older, struct gs_arena *arena, struct gs_policies *out,
-                      struct gs_err *err)
+static int read_shape(struct reading *r, const struct gs_policy_section *section, bool is_older,
+                      struct gs_policies *out, struct gs_err *err)
 {
     const struct cyaml_schema_value *shape = is_older ? section->older : section->schema;
-    cyaml_schema_field_t field[2];
     cyaml_schema_value_t schema;
     struct loaded *loaded;
     struct gs_policy_list list;
     void *data;
-    int rc;
+    int rc = schema_of(r, section, shape, &schema);
 
-    schema_of(section->key, shape, field, &schema);
-    rc = gs_yaml_load(conf->text, &schema, NULL, &data, NULL, err);
+    if (rc == 0)
+        rc = load(r, &schema, &data, err);
     if (rc < 0)
         return rc;
     loaded = data;
@@ -49,24 +85,23 @@ static int read_shape(const struct gs_policies_conf *conf, const struct gs_polic
     list = (struct gs_policy_list){loaded->conf, loaded->n};
     if (loaded->conf != NULL)
         rc = section->make(shape->type == CYAML_SEQUENCE ? (const void *)&list : loaded->conf,
-                           is_older, arena, out, err);
+                           is_older, r->arena, out, err);
     rc = rc < 0 ? rc : loaded->conf != NULL;
     gs_yaml_free(&schema, data, 0);
     return rc;
 }
 
-static int read_section(const struct gs_policies_conf *conf,
-                        const struct gs_policy_section *section, struct gs_arena *arena,
+static int read_section(struct reading *r, const struct gs_policy_section *section,
                         struct gs_policies *out, struct gs_err *err)
 {
     struct gs_err first = {0};
     int rc, older;
 
-    if (conf->text.p == NULL)
-        return section->make(NULL, false, arena, out, err) < 0 ? -EINVAL : 1;
-    rc = read_shape(conf, section, false, arena, out, &first);
+    if (r->conf->text.p == NULL)
+        return section->make(NULL, false, r->arena, out, err) < 0 ? -EINVAL : 1;
+    rc = read_shape(r, section, false, out, &first);
     if (rc == -EINVAL && section->older != NULL) {
-        older = read_shape(conf, section, true, arena, out, NULL);
+        older = read_shape(r, section, true, out, NULL);
         if (older >= 0)
             return older;
     }
@@ -86,22 +121,14 @@ static bool is_enabled(const struct gs_policies_conf *conf, const struct gs_poli
 }
 
 /* Sections that nobody reads: a slip of the pen, or a vendor that is new to us. */
-static int tell_unknown(const struct gs_policies_conf *conf, struct gs_arena *arena,
-                        struct gs_err *err)
+static int tell_unknown(struct reading *r, struct gs_err *err)
 {
-    cyaml_schema_field_t *field = GS_ARENA_ARRAY(arena, conf->n_sections + 1, cyaml_schema_field_t);
-    cyaml_schema_value_t schema = {CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct loaded, NULL)};
+    cyaml_schema_value_t schema;
     void *data;
-    int rc;
+    int rc = schema_of(r, NULL, NULL, &schema);
 
-    if (field == NULL)
-        return -ENOMEM;
-    for (size_t i = 0; i < conf->n_sections; i++)
-        field[i] =
-            (cyaml_schema_field_t)CYAML_FIELD_IGNORE(conf->section[i]->key, CYAML_FLAG_OPTIONAL);
-    field[conf->n_sections] = (cyaml_schema_field_t)CYAML_FIELD_END;
-    schema.mapping.fields = field;
-    rc = gs_yaml_load(conf->text, &schema, conf->unknown, &data, NULL, err);
+    if (rc == 0)
+        rc = load(r, &schema, &data, err);
     if (rc == 0)
         gs_yaml_free(&schema, data, 0);
     return rc;
@@ -111,14 +138,15 @@ int gs_policies_read(const struct gs_policies_conf *conf, struct gs_arena *arena
                      struct gs_policies *ret, struct gs_err *err)
 {
     struct gs_policies all = {0};
+    struct reading r = {.conf = conf, .arena = arena};
     size_t found = 0;
-    int rc = conf->text.p != NULL ? tell_unknown(conf, arena, err) : 0;
+    int rc = conf->text.p != NULL ? tell_unknown(&r, err) : 0;
 
     for (size_t i = 0; rc >= 0 && i < conf->n_sections; i++) {
         struct gs_policies skipped = {0};
         bool is_on = is_enabled(conf, conf->section[i]);
 
-        rc = read_section(conf, conf->section[i], arena, is_on ? &all : &skipped, err);
+        rc = read_section(&r, conf->section[i], is_on ? &all : &skipped, err);
         found += rc > 0;
     }
     if (rc < 0)
