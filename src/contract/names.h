@@ -8,6 +8,11 @@
 #define GS_NAME_BIND_PHASE "hami.io/bind-phase" /**< pod: allocating, then success or failed */
 #define GS_NAME_LOCK       "hami.io/mutex.lock" /**< node: "<RFC3339>,<namespace>,<pod>" */
 
+/** pod: JSON of MIG reservations; the plugin adds to it what it made of them */
+#define GS_NAME_PLACEMENTS "hami.io/vgpu-mig-allocations"
+/** pod: "1:" and HMAC-SHA256 of the grant in hex; docs/protocol/grant.md */
+#define GS_NAME_SIGNATURE "gpuslice.io/grant-signature"
+
 /** node: "prestart" where the plugin finds a container's pod by itself, so that no lock is needed.
  */
 #define GS_NAME_IDENTITY          "gpuslice.io/identity"

@@ -50,6 +50,29 @@ static bool distrust(const struct gs_feed *feed, struct gs_books_pod *entry, boo
     return false;
 }
 
+/* What its owner wrote beside what he was given. */
+static int drop_unsigned(const struct gs_feed *feed, const struct gs_kube_pod *pod,
+                         struct gs_books_pod *entry)
+{
+    const struct gs_policies *policies = gs_books_policies(feed->books);
+    struct gs_str *grant = GS_ARENA_ARRAY(feed->arena, policies->n, struct gs_str);
+    struct gs_str *placements = GS_ARENA_ARRAY(feed->arena, policies->n, struct gs_str);
+
+    if (grant == NULL || placements == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < policies->n; i++) {
+        const struct gs_keys *keys = &policies->at[i]->keys;
+
+        if (entry->grant[i].n > 0 && feed->counts(feed->arg, pod, keys->allocated))
+            grant[i] = entry->grant[i];
+        if (entry->placements[i].n > 0 && feed->counts(feed->arg, pod, keys->placements))
+            placements[i] = entry->placements[i];
+    }
+    entry->grant = grant;
+    entry->placements = placements;
+    return 0;
+}
+
 int gs_feed_pod(const struct gs_feed *feed, struct yyjson_val *object, struct gs_feed_pod *ret,
                 struct gs_err *err)
 {
@@ -73,6 +96,8 @@ int gs_feed_pod(const struct gs_feed *feed, struct yyjson_val *object, struct gs
     if (entry.node.n > 0 && feed->trusts != NULL && !feed->trusts(feed->arg, &got.pod)) {
         is_kept = distrust(feed, &entry, &got.is_untrusted);
         rc = gs_arena_check(feed->arena);
+    } else if (entry.node.n > 0 && feed->counts != NULL) {
+        rc = drop_unsigned(feed, &got.pod, &entry);
     }
     if (rc == 0 && !is_kept)
         rc = gs_books_pod_set(feed->books, &entry, err);

@@ -18,6 +18,8 @@ struct gs_feed {
     /** May this pod's grant be believed? NULL: every one. */
     bool (*trusts)(void *arg, const struct gs_kube_pod *pod);
     void *arg;
+    /** Of a pod that is trusted: does this annotation of a grant count? NULL: all do. */
+    bool (*counts)(void *arg, const struct gs_kube_pod *pod, struct gs_str key);
     /** A reserved pod has a node by now: called before the books hear of it. NULL: nobody asks. */
     void (*bound)(void *arg, const struct gs_kube_pod *pod);
 };

@@ -197,7 +197,12 @@ int gs_registry_new(struct gs_kube_client *client, struct gs_books *books,
         return -ENOMEM;
     r->books = books;
     r->opt = *opt;
-    r->feed = (struct gs_feed){books, &r->arena, opt->trusts, opt->arg, opt->bound};
+    r->feed = (struct gs_feed){.books = books,
+                               .arena = &r->arena,
+                               .trusts = opt->trusts,
+                               .arg = opt->arg,
+                               .counts = opt->counts,
+                               .bound = opt->bound};
     for (size_t i = 0; rc == 0 && i < KINDS; i++)
         rc = gs_kube_watch_new(client, &what[i], &fns[i], r, &r->watch[i], err);
     if (rc < 0) {

@@ -21,6 +21,8 @@ struct gs_registry_opt {
     struct gs_str node_selector; /**< label selector of the nodes looked at; empty: all */
     /** May this pod's grant be believed? NULL: every one. */
     bool (*trusts)(void *arg, const struct gs_kube_pod *pod);
+    /** Of a pod that is trusted: does this annotation of a grant count? NULL: all do. */
+    bool (*counts)(void *arg, const struct gs_kube_pod *pod, struct gs_str key);
     /** Room may have appeared: a pod is gone, a node or a card came. NULL: nobody asks. */
     void (*freed)(void *arg);
     /** A node as it was just read, for those who answer it (handshakes). NULL: nobody asks. */

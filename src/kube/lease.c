@@ -66,7 +66,8 @@ static void tell(struct gs_kube_lease *l)
 
     gs_kube_lease_look(l, &now);
     if (now.is_known == l->told.is_known && now.is_there == l->told.is_there &&
-        now.is_ours == l->told.is_ours && strcmp(now.holder, l->told.holder) == 0)
+        now.is_ours == l->told.is_ours && now.transitions == l->told.transitions &&
+        strcmp(now.holder, l->told.holder) == 0)
         return;
     l->told = now;
     l->fn(l->arg, &now);

@@ -30,7 +30,8 @@ struct gs_kube_lease_state {
     int64_t valid_until_ms; /**< loop time until which we lead; only while is_ours */
 };
 
-/** Called when the holder changes, when the lease appears or goes, and when we gain or lose it. */
+/** Called when the holder or the count of holders changes, when the lease appears or goes, and when
+ * we gain or lose it. */
 typedef void gs_kube_lease_fn(void *arg, const struct gs_kube_lease_state *state);
 
 struct gs_kube_lease_opt {

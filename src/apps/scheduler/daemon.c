@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "apps/scheduler/routes.h"
 #include "base/clock.h"
@@ -30,6 +31,7 @@ static void on_node(void *arg, const struct gs_kube_node *node, const struct gs_
 
     (void)node;
     gs_binder_saw_node(d->binder, view);
+    gs_handshake_saw_node(d->handshake, view);
 }
 
 static void on_node_gone(void *arg, struct gs_str name)
@@ -37,6 +39,7 @@ static void on_node_gone(void *arg, struct gs_str name)
     struct gs_daemon *d = arg;
 
     gs_binder_node_gone(d->binder, name);
+    gs_handshake_node_gone(d->handshake, name);
 }
 
 static void on_bound(void *arg, const struct gs_kube_pod *pod)
@@ -61,12 +64,62 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key)
     gs_preempt_pod_gone(d->preempt, key->uid);
 }
 
+static bool trusts(void *arg, const struct gs_kube_pod *pod)
+{
+    struct gs_daemon *d = arg;
+
+    return d->sign == NULL || gs_sign_trusts(d->sign, pod);
+}
+
+static bool counts(void *arg, const struct gs_kube_pod *pod, struct gs_str key)
+{
+    struct gs_daemon *d = arg;
+
+    return d->sign == NULL || gs_sign_counts(d->sign, pod, key);
+}
+
+static int seal(void *arg, const struct gs_extender_binding *binding, struct gs_arena *arena,
+                struct gs_pairs *annotations)
+{
+    struct gs_daemon *d = arg;
+
+    return d->sign == NULL ? 0
+                           : gs_sign_seal(d->sign, binding->uid, binding->node, arena, annotations);
+}
+
+static enum gs_binder_leads leads(void *arg)
+{
+    return gs_leader_state(((struct gs_daemon *)arg)->leader);
+}
+
+static void on_relist(void *arg)
+{
+    gs_registry_relist(((struct gs_daemon *)arg)->registry);
+}
+
+static void on_relisted(void *arg)
+{
+    gs_leader_relisted(((struct gs_daemon *)arg)->leader);
+}
+
+/* What was decided before is void: it was decided on books that the one before us still wrote in.
+ */
+static void on_leads(void *arg)
+{
+    struct gs_daemon *d = arg;
+
+    (void)gs_books_expire(d->books, INT64_MAX);
+    gs_binder_go(d->binder);
+}
+
 static void on_housekeeping(void *user)
 {
     struct gs_daemon *d = user;
     size_t n = gs_books_expire(d->books, (int64_t)(gs_loop_now_ns(d->loop) / GS_CLOCK_MS));
 
     gs_metrics_expired(d->stats, n);
+    if (d->sign != NULL)
+        (void)gs_sign_look(d->sign);
     if (n > 0)
         GS_LOG_INFO("reservations expired without a bind", GS_LOG_UINT("count", n));
     gs_loop_timer_in(d->loop, &d->housekeeping, HOUSEKEEPING_MS, on_housekeeping, d);
@@ -149,6 +202,45 @@ static int configure(struct gs_daemon *d, struct gs_err *err)
         .scheduler_name = gs_str_of(f->scheduler_name),
         .overwrites_default = f->overwrites_default,
     };
+    if (rc == 0 && f->grant_key[0] != '\0')
+        rc = gs_sign_new(f->grant_key, f->interop, &d->sign, err);
+    return rc;
+}
+
+static int watch_cluster(struct gs_daemon *d, struct gs_err *err)
+{
+    const struct gs_flags *f = d->flags;
+    char host[256] = "";
+    int rc;
+
+    if (f->leader_elect && f->lease_name[0] == '\0')
+        return gs_err_set(err, -EINVAL, "--leader-elect needs --leader-elect-resource-name");
+    (void)gethostname(host, sizeof(host) - 1);
+    rc = gs_leader_new(d->client,
+                       &(struct gs_leader_opt){
+                           .lease_ns = gs_str_of(f->leader_elect ? f->lease_ns : ""),
+                           .lease_name = gs_str_of(f->leader_elect ? f->lease_name : ""),
+                           .host = gs_str_of(host),
+                           .relist = on_relist,
+                           .leads = on_leads,
+                           .arg = d,
+                       },
+                       &d->leader, err);
+    if (rc == 0)
+        rc = gs_registry_new(d->client, d->books,
+                             &(struct gs_registry_opt){
+                                 .node_selector = gs_str_of(f->node_selector),
+                                 .trusts = d->sign != NULL ? trusts : NULL,
+                                 .counts = d->sign != NULL ? counts : NULL,
+                                 .node = on_node,
+                                 .node_gone = on_node_gone,
+                                 .bound = on_bound,
+                                 .pod = on_pod,
+                                 .pod_gone = on_pod_gone,
+                                 .relisted = on_relisted,
+                                 .arg = d,
+                             },
+                             &d->registry, err);
     return rc;
 }
 
@@ -177,23 +269,20 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
         rc = gs_binder_new(d->client, d->books,
                            &(struct gs_binder_opt){.filter = &d->filter,
                                                    .lock_timeout_ms = d->flags->lock_timeout_ms,
-                                                   .lock_retry_ms = d->flags->lock_retry_ms},
+                                                   .lock_retry_ms = d->flags->lock_retry_ms,
+                                                   .leads = leads,
+                                                   .seal = seal,
+                                                   .arg = d},
                            &d->binder);
     if (rc == 0)
         rc = gs_preempt_new(d->client, d->books,
                             &(struct gs_preempt_opt){.filter = &d->filter, .events = d->events},
                             &d->preempt, err);
     if (rc == 0)
-        rc = gs_registry_new(
-            d->client, d->books,
-            &(struct gs_registry_opt){.node_selector = gs_str_of(d->flags->node_selector),
-                                      .node = on_node,
-                                      .node_gone = on_node_gone,
-                                      .bound = on_bound,
-                                      .pod = on_pod,
-                                      .pod_gone = on_pod_gone,
-                                      .arg = d},
-            &d->registry, err);
+        rc = gs_handshake_new(d->client, d->books,
+                              &(struct gs_handshake_opt){.leads = leads, .arg = d}, &d->handshake);
+    if (rc == 0)
+        rc = watch_cluster(d, err);
     return rc;
 }
 
@@ -237,10 +326,13 @@ void gs_daemon_fini(struct gs_daemon *d)
     gs_metrics_free(d->stats);
     gs_registry_free(d->registry);
     gs_preempt_free(d->preempt);
+    gs_leader_free(d->leader);
+    gs_handshake_free(d->handshake);
     gs_binder_free(d->binder);
     gs_kube_events_free(d->events);
     gs_kube_client_free(d->client);
     gs_books_free(d->books);
+    gs_sign_free(d->sign);
     gs_loop_free(d->loop);
     gs_arena_fini(&d->call);
     gs_arena_fini(&d->conf);

@@ -7,9 +7,12 @@
 #include "control/admit.h"
 #include "control/bind.h"
 #include "control/filter.h"
+#include "control/handshake.h"
+#include "control/leader.h"
 #include "control/metrics.h"
 #include "control/preempt.h"
 #include "control/registry.h"
+#include "control/sign.h"
 #include "core/cleanup.h"
 #include "kube/event.h"
 #include "model/policy.h"
@@ -29,6 +32,9 @@ struct gs_daemon {
     struct gs_registry *registry;
     struct gs_binder *binder;
     struct gs_preempt *preempt;
+    struct gs_leader *leader;
+    struct gs_handshake *handshake;
+    struct gs_sign *sign; /**< NULL: grants are not signed, every one is believed */
     struct gs_metrics *stats;
     struct gs_http_server *server, *metrics;
     struct gs_arena call; /**< of one request */

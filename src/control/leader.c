@@ -1,0 +1,131 @@
+#include "control/leader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "kube/lease.h"
+#include "net/loop.h"
+
+#define WAIT_MS 2500
+
+enum stage { FOLLOWS, WAITS, LISTS, LEADS };
+
+struct gs_leader {
+    struct gs_loop *loop;
+    struct gs_leader_opt opt;
+    char *host;
+    struct gs_kube_lease *lease; /**< NULL: the only replica */
+    enum stage stage;
+    int32_t transitions; /**< of the lease, at the begin of this term */
+    struct gs_loop_timer timer;
+};
+
+bool gs_leader_is_on(struct gs_str holder, struct gs_str host)
+{
+    size_t n = holder.n;
+
+    while (n > 0 && holder.p[n - 1] != '_')
+        n--;
+    return n > 1 && gs_str_eq((struct gs_str){holder.p, n - 1}, host);
+}
+
+static void on_waited(void *user)
+{
+    struct gs_leader *l = user;
+
+    l->stage = LISTS;
+    l->opt.relist(l->opt.arg);
+}
+
+static void begin(struct gs_leader *l)
+{
+    l->stage = WAITS;
+    gs_loop_timer_in(l->loop, &l->timer, l->opt.wait_ms != 0 ? l->opt.wait_ms : WAIT_MS, on_waited,
+                     l);
+}
+
+void gs_leader_relisted(struct gs_leader *l)
+{
+    if (l->stage != LISTS)
+        return;
+    l->stage = LEADS;
+    GS_LOG_INFO("leading");
+    l->opt.leads(l->opt.arg);
+}
+
+static void on_lease(void *arg, const struct gs_kube_lease_state *state)
+{
+    struct gs_leader *l = arg;
+    bool ours = state->is_there && gs_leader_is_on(gs_str_of(state->holder), gs_str_of(l->host));
+
+    if (!ours) {
+        if (l->stage != FOLLOWS)
+            GS_LOG_INFO("following", GS_LOG_CSTR("leader", state->holder));
+        gs_loop_timer_cancel(l->loop, &l->timer);
+        l->stage = FOLLOWS;
+        return;
+    }
+    /* Another kube-scheduler on this host takes over from the one before: nobody else wrote. But
+     * where the lease changed hands more often than we saw, somebody may have. */
+    if (l->stage == FOLLOWS || state->transitions > l->transitions + 1)
+        begin(l);
+    l->transitions = state->transitions;
+}
+
+int gs_leader_new(struct gs_kube_client *client, const struct gs_leader_opt *opt,
+                  struct gs_leader **ret, struct gs_err *err)
+{
+    struct gs_leader *l = calloc(1, sizeof(*l));
+    int rc = 0;
+
+    if (l == NULL)
+        return gs_err_set(err, -ENOMEM, "no memory");
+    l->loop = gs_kube_client_loop(client);
+    l->opt = *opt;
+    l->host = strndup(opt->host.n > 0 ? opt->host.p : "", opt->host.n);
+    if (l->host == NULL)
+        rc = gs_err_set(err, -ENOMEM, "no memory");
+    else if (opt->lease_name.n == 0)
+        begin(l);
+    else
+        rc = gs_kube_lease_new(
+            client, &(struct gs_kube_lease_opt){.ns = opt->lease_ns, .name = opt->lease_name},
+            on_lease, l, &l->lease, err);
+    if (rc < 0) {
+        gs_leader_free(l);
+        return rc;
+    }
+    *ret = l;
+    return 0;
+}
+
+struct gs_leader *gs_leader_free(struct gs_leader *l)
+{
+    if (l == NULL)
+        return NULL;
+    gs_kube_lease_free(l->lease);
+    gs_loop_timer_cancel(l->loop, &l->timer);
+    free(l->host);
+    free(l);
+    return NULL;
+}
+
+/* Its holder may be gone, and we may not have heard. */
+static bool is_stale(const struct gs_leader *l)
+{
+    struct gs_kube_lease_state state;
+
+    gs_kube_lease_look(l->lease, &state);
+    return (int64_t)(gs_loop_now_ns(l->loop) / GS_CLOCK_MS) >=
+           state.changed_ms + (int64_t)state.duration_s * 1000;
+}
+
+enum gs_binder_leads gs_leader_state(const struct gs_leader *l)
+{
+    if (l->stage == FOLLOWS || (l->lease != NULL && is_stale(l)))
+        return GS_BINDER_NO;
+    return l->stage == LEADS ? GS_BINDER_YES : GS_BINDER_NOT_YET;
+}

@@ -1,0 +1,39 @@
+#pragma once
+/* Which replica may write Bindings: the one beside the kube-scheduler that holds the lease, since
+ * only that one calls its extender.
+ *
+ * kube-scheduler hands its lease over at once, while a Binding of the old replica may be on its
+ * way. So a new leader waits until that must have ended, lists everything anew, and only then
+ * begins. The same holds for a process that has just started: the one before may have written.
+ *
+ * Threads  the loop's. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "control/bind.h"
+#include "core/cleanup.h"
+#include "core/str.h"
+#include "kube/client.h"
+
+struct gs_leader;
+
+struct gs_leader_opt {
+    struct gs_str lease_ns, lease_name; /**< name empty: this is the only replica */
+    struct gs_str host;                 /**< of the kube-scheduler beside us; its identity is
+                                           "<host>_<anything without an underscore>" */
+    uint32_t wait_ms;                   /**< until a Binding of another has ended; 0: 2,500 */
+    void (*relist)(void *arg);          /**< list everything anew, then gs_leader_relisted() */
+    void (*leads)(void *arg);           /**< from now on gs_leader_state() says yes */
+    void *arg;
+};
+
+GS_WUR int gs_leader_new(struct gs_kube_client *client, const struct gs_leader_opt *opt,
+                         struct gs_leader **ret, struct gs_err *err);
+struct gs_leader *gs_leader_free(struct gs_leader *leader);
+void gs_leader_relisted(struct gs_leader *leader);
+enum gs_binder_leads gs_leader_state(const struct gs_leader *leader);
+
+/** Is this the identity of a kube-scheduler on that host? Pure. */
+bool gs_leader_is_on(struct gs_str holder, struct gs_str host);

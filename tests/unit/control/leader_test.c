@@ -1,0 +1,198 @@
+/* Who may write Bindings, by the kube-scheduler's lease; in virtual time. */
+#include "control/leader.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../kube/fake_http.h"
+
+struct fixture {
+    struct fake fake;
+    struct gs_leader *leader;
+    struct gs_http_call *watch;
+    unsigned n_relists, n_leads;
+    unsigned version;
+};
+
+static void on_relist(void *arg)
+{
+    ((struct fixture *)arg)->n_relists++;
+}
+
+static void on_leads(void *arg)
+{
+    struct fixture *f = arg;
+
+    f->n_leads++;
+    assert_int_equal(gs_leader_state(f->leader), GS_BINDER_YES);
+}
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+
+    memset(&f, 0, sizeof(f));
+    fake_new(&f.fake, NULL);
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    f->leader = gs_leader_free(f->leader);
+    fake_free(&f->fake);
+    return 0;
+}
+
+static void start(struct fixture *f, const char *lease)
+{
+    assert_int_equal(gs_leader_new(f->fake.client,
+                                   &(struct gs_leader_opt){.lease_ns = GS_STR("ns"),
+                                                           .lease_name = gs_str_of(lease),
+                                                           .host = GS_STR("pod-a"),
+                                                           .relist = on_relist,
+                                                           .leads = on_leads,
+                                                           .arg = f},
+                                   &f->leader, NULL),
+                     0);
+}
+
+static void put_lease(struct fixture *f, char *text, size_t size, const char *holder, int moves)
+{
+    (void)snprintf(text, size,
+                   "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"sched\",\"uid\":\"u\","
+                   "\"resourceVersion\":\"%u\"},\"spec\":{\"holderIdentity\":\"%s\","
+                   "\"leaseDurationSeconds\":15,\"leaseTransitions\":%d}}",
+                   ++f->version, holder, moves);
+}
+
+/* The first list; the stream after it. */
+static void listed(struct fixture *f, const char *holder, int moves)
+{
+    char lease[512], list[1024];
+
+    put_lease(f, lease, sizeof(lease), holder, moves);
+    (void)snprintf(list, sizeof(list), "{\"metadata\":{\"resourceVersion\":\"%u\"},\"items\":[%s]}",
+                   f->version, lease);
+    fake_answer(fake_next(&f->fake, 1000), 200, list, -1);
+    f->watch = fake_next(&f->fake, 1000);
+}
+
+static void renewed(struct fixture *f, const char *holder, int moves)
+{
+    char lease[512], event[1024];
+
+    put_lease(f, lease, sizeof(lease), holder, moves);
+    (void)snprintf(event, sizeof(event), "{\"type\":\"MODIFIED\",\"object\":%s}\n", lease);
+    assert_true(fake_chunk(f->watch, event));
+}
+
+static enum gs_binder_leads state_of(struct fixture *f)
+{
+    return gs_leader_state(f->leader);
+}
+
+static void only_replica_waits_and_lists(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f, "");
+    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+    fake_run(&f->fake, 2400);
+    assert_int_equal(f->n_relists, 0);
+    fake_run(&f->fake, 200);
+    assert_int_equal(f->n_relists, 1);
+    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+    gs_leader_relisted(f->leader);
+    assert_int_equal(state_of(f), GS_BINDER_YES);
+    gs_leader_relisted(f->leader); /* a list for another reason */
+    assert_int_equal(f->n_leads, 1);
+}
+
+static void lease_moves_to_us_and_away(void **state)
+{
+    struct fixture *f = *state;
+
+    start(f, "sched");
+    assert_int_equal(state_of(f), GS_BINDER_NO);
+    listed(f, "pod-b_1111", 3);
+    assert_int_equal(state_of(f), GS_BINDER_NO);
+    renewed(f, "pod-a_2222", 4);
+    assert_int_equal(state_of(f), GS_BINDER_NOT_YET); /* a Binding of pod-b may be on its way */
+    gs_leader_relisted(f->leader);                    /* not the list that we ask for */
+    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+    fake_run(&f->fake, 2600);
+    assert_int_equal(f->n_relists, 1);
+    gs_leader_relisted(f->leader);
+    assert_int_equal(state_of(f), GS_BINDER_YES);
+    renewed(f, "pod-b_3333", 5);
+    assert_int_equal(state_of(f), GS_BINDER_NO);
+    renewed(f, "pod-a_2222", 6);
+    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+    renewed(f, "pod-b_3333", 7); /* and back before we began */
+    fake_run(&f->fake, 10000);
+    assert_int_equal(f->n_relists, 1);
+    assert_int_equal(state_of(f), GS_BINDER_NO);
+}
+
+static void lead(struct fixture *f)
+{
+    start(f, "sched");
+    listed(f, "pod-a_2222", 4);
+    fake_run(&f->fake, 2600);
+    gs_leader_relisted(f->leader);
+    assert_int_equal(state_of(f), GS_BINDER_YES);
+}
+
+static void unrenewed_lease_is_nobodys(void **state)
+{
+    struct fixture *f = *state;
+
+    lead(f);
+    fake_run(&f->fake, 12000);
+    assert_int_equal(state_of(f), GS_BINDER_YES);
+    fake_run(&f->fake, 3000);
+    assert_int_equal(state_of(f), GS_BINDER_NO);
+    renewed(f, "pod-a_2222", 4); /* only we had not heard of it */
+    assert_int_equal(state_of(f), GS_BINDER_YES);
+}
+
+static void same_host_goes_on(void **state)
+{
+    struct fixture *f = *state;
+
+    lead(f);
+    renewed(f, "pod-a_4444", 5); /* its kube-scheduler was started again */
+    assert_int_equal(state_of(f), GS_BINDER_YES);
+    renewed(f, "pod-a_4444", 7); /* but between these somebody else led */
+    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+}
+
+static void host_is_the_whole_of_it(void **state)
+{
+    (void)state;
+    assert_true(gs_leader_is_on(GS_STR("sched-1_0f3c-11"), GS_STR("sched-1")));
+    assert_false(gs_leader_is_on(GS_STR("sched-11_0f3c-11"), GS_STR("sched-1"))); /* HAMi's quirk */
+    assert_true(gs_leader_is_on(GS_STR("odd_host_0f3c"), GS_STR("odd_host")));
+    assert_false(gs_leader_is_on(GS_STR("sched-1"), GS_STR("sched-1")));
+    assert_false(gs_leader_is_on(GS_STR(""), GS_STR("")));
+    assert_false(gs_leader_is_on(GS_STR("_x"), GS_STR("")));
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(only_replica_waits_and_lists), T(lease_moves_to_us_and_away),
+        T(unrenewed_lease_is_nobodys),   T(same_host_goes_on),
+        T(host_is_the_whole_of_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
