@@ -3,26 +3,17 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/number.h"
+
 #define DEVICES_MAX 65536u /* in one text: 1,000 containers with 64 cards each */
 
 static bool read_amount(struct gs_str s, int32_t *ret)
 {
-    int64_t v = 0;
+    int32_t v;
 
-    if (s.n > 0 && s.p[0] == '+') {
-        s.p++;
-        s.n--;
-    }
-    if (s.n == 0)
+    if (gs_number_read_i32(s, &v) < 0 || v < 0)
         return false;
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] < '0' || s.p[i] > '9')
-            return false;
-        v = v * 10 + (s.p[i] - '0');
-        if (v > INT32_MAX)
-            return false;
-    }
-    *ret = (int32_t)v;
+    *ret = v;
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/number.h"
 #include "model/select.h"
 
 #define POLICY_KEY  GS_STR("hami.io/gpu-scheduler-policy")
@@ -44,25 +45,6 @@ static void read_order(struct gs_device_policy *p, struct gs_str text)
         add_order(p, GS_ORDER_SPREAD);
 }
 
-/* Go's Atoi: a sign and digits. False: no number. */
-static bool read_int(struct gs_str text, int64_t *ret)
-{
-    bool negative = gs_str_skip(&text, GS_STR("-"));
-    int64_t v = 0;
-
-    if (!negative)
-        (void)gs_str_skip(&text, GS_STR("+")); /* as good as none */
-    if (text.n == 0)
-        return false;
-    for (size_t i = 0; i < text.n; i++) {
-        if (text.p[i] < '0' || text.p[i] > '9' || __builtin_mul_overflow(v, 10, &v) ||
-            __builtin_add_overflow(v, text.p[i] - '0', &v))
-            return false;
-    }
-    *ret = negative ? -v : v;
-    return true;
-}
-
 /* "...: BEFORE"KEY"AFTER"; without a key BEFORE alone. */
 static int refuse(struct gs_err *err, struct gs_str text, const char *before,
                   const struct gs_str *key, const char *after)
@@ -98,7 +80,7 @@ static int read_weight(struct weights *w, struct gs_str text, struct gs_str part
         return refuse(err, text, "unknown weight ", &key, "");
     if (w->seen[i])
         return refuse(err, text, "duplicate ", &key, " weight");
-    if (!read_int(gs_select_trim(value), &v))
+    if (gs_number_read(gs_select_trim(value), &v) < 0)
         return refuse(err, text, "", &key, " weight must be an integer");
     if (v < 0)
         return refuse(err, text, "", &key, " weight must not be negative");

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "model/number.h"
+
 __extension__ typedef unsigned __int128 u128;
 
 #define INT_DIGITS_MAX  28 /* more before the point are beyond int64 whatever the suffix of use */
@@ -43,22 +45,20 @@ static bool read_digits(struct gs_str *s, struct parts *p, bool is_frac)
     return any;
 }
 
+/* Beyond this either way it makes no difference. */
+#define EXPONENT_MAX 1000000
+
 static bool read_exponent(struct gs_str s, int64_t *ret)
 {
-    bool negative = gs_str_skip(&s, GS_STR("-"));
+    bool negative = s.n > 0 && s.p[0] == '-';
     int64_t v = 0;
+    int rc = gs_number_read(s, &v);
 
-    if (!negative)
-        (void)gs_str_skip(&s, GS_STR("+")); /* as good as none */
-    if (s.n == 0)
+    if (rc == -EINVAL)
         return false;
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] < '0' || s.p[i] > '9')
-            return false;
-        if (v < 1000000)
-            v = v * 10 + (s.p[i] - '0');
-    }
-    *ret = negative ? -v : v;
+    if (rc == -ERANGE || v > EXPONENT_MAX || v < -EXPONENT_MAX)
+        v = negative ? -EXPONENT_MAX : EXPONENT_MAX;
+    *ret = v;
     return true;
 }
 

@@ -7,6 +7,7 @@
 #include <yyjson.h>
 
 #include "model/json.h"
+#include "model/number.h"
 #include "model/select.h"
 
 #define FIELDS_OLD 7
@@ -39,29 +40,6 @@ static int refuse(struct gs_err *err, const char *what, struct gs_str text)
     gs_str_out_init(&out, quoted, sizeof(quoted));
     quote(text, &out);
     return gs_err_set(err, -EINVAL, "%s: %s", what, quoted);
-}
-
-static bool read_int32(struct gs_str s, int32_t *ret)
-{
-    bool negative = gs_str_skip(&s, GS_STR("-"));
-    int64_t v = 0;
-
-    if (!negative)
-        (void)gs_str_skip(&s, GS_STR("+")); /* as good as none */
-    if (s.n == 0)
-        return false;
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] < '0' || s.p[i] > '9')
-            return false;
-        v = v * 10 + (s.p[i] - '0');
-        if (v > (int64_t)INT32_MAX + 1)
-            return false;
-    }
-    v = negative ? -v : v;
-    if (v > INT32_MAX)
-        return false;
-    *ret = (int32_t)v;
-    return true;
 }
 
 /* Go's strconv.ParseBool. */
@@ -107,7 +85,7 @@ static int read_index(struct gs_str text, struct gs_device *dev, struct gs_err *
 {
     int32_t v;
 
-    if (!read_int32(text, &v))
+    if (gs_number_read_i32(text, &v) < 0)
         return refuse(err, "invalid index field", text);
     if (v < 0)
         return gs_err_set(err, -EINVAL, "index field must not be negative: %d", v);
@@ -128,15 +106,15 @@ static int read_segment(struct gs_str segment, struct gs_arena *arena, const str
     if (n != FIELDS_OLD && n != FIELDS)
         return gs_err_set(err, -EINVAL, "unexpected field count %zu in node annotation", n);
     split(segment, field, n);
-    if (!read_int32(field[1], &dev.count))
+    if (gs_number_read_i32(field[1], &dev.count) < 0)
         return refuse(err, "invalid count field", field[1]);
-    if (!read_int32(field[2], &dev.mem_mib))
+    if (gs_number_read_i32(field[2], &dev.mem_mib) < 0)
         return refuse(err, "invalid memory field", field[2]);
-    if (!read_int32(field[3], &dev.cores))
+    if (gs_number_read_i32(field[3], &dev.cores) < 0)
         return refuse(err, "invalid core field", field[3]);
     if (!read_bool(field[6], &dev.is_healthy))
         return refuse(err, "invalid health field", field[6]);
-    if (!read_int32(field[5], &dev.numa))
+    if (gs_number_read_i32(field[5], &dev.numa) < 0)
         return refuse(err, "invalid numa field", field[5]);
     if (n == FIELDS) {
         rc = read_index(field[7], &dev, err);
