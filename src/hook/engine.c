@@ -24,7 +24,6 @@
  * be taken under `once` (attaching may have to ask the driver for its cards), never under
  * `resolving`: look-ups take that one from inside constructors, where the loader's lock is held. */
 
-
 /* This thread runs gs_engine_start: what it calls comes back here and must not wait for itself. */
 static _Thread_local uint32_t starting __attribute__((tls_model("initial-exec")));
 

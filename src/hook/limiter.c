@@ -272,7 +272,7 @@ static void keep_house(uint32_t dev, uint64_t now)
     gs_atomic_store(&use_of(dev)->active_ns, now, __ATOMIC_RELAXED);
     if (gs_hook_vendor.harvest != NULL)
         gs_hook_vendor.harvest();
-    gs_order_reap(now);
+    gs_order_reap(dev, now);
     gs_resize_poll(now);
 }
 
@@ -310,10 +310,11 @@ static void wait_turn(struct launch *l, uint32_t ticket)
 static uint64_t until_look(uint32_t dev, uint64_t now, uint64_t ns)
 {
     uint64_t end = gs_atomic_load(&use_of(dev)->busy_until_ns, __ATOMIC_RELAXED);
+    uint64_t most = gs_order_until_reap_ns(dev);
 
     if (end > now && end - now < ns)
         ns = end - now;
-    return ns < GS_LIMITER_QUANTUM_NS ? ns : GS_LIMITER_QUANTUM_NS;
+    return ns < most ? ns : most;
 }
 
 /** At the head: until the bucket gives. */

@@ -175,12 +175,30 @@ static bool is_mate_at_stake(const struct gs_self_state *self)
     return false;
 }
 
-void gs_order_reap(uint64_t now_ns)
+static bool has_mate_work_out(uint32_t dev)
+{
+    const struct gs_self_state *self = &gs_self;
+    uint32_t high = slot_high(self);
+
+    for (uint32_t i = 0; i < high; i++) {
+        if (i != self->slot &&
+            gs_atomic_load(&self->device[dev].use[i].unsettled_ns, __ATOMIC_RELAXED) != 0)
+            return true;
+    }
+    return false;
+}
+
+uint64_t gs_order_until_reap_ns(uint32_t dev)
+{
+    return has_mate_work_out(dev) ? GS_ORDER_REAP_SOON_NS : GS_ORDER_REAP_NS;
+}
+
+void gs_order_reap(uint32_t dev, uint64_t now_ns)
 {
     uint64_t *last = &gs_limiter_local.reap_ns;
     uint64_t seen = __atomic_load_n(last, __ATOMIC_RELAXED);
 
-    if (now_ns - seen < GS_ORDER_REAP_NS ||
+    if (now_ns - seen < GS_ORDER_REAP_SOON_NS || now_ns - seen < gs_order_until_reap_ns(dev) ||
         !__atomic_compare_exchange_n(last, &seen, now_ns, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return; /* not yet, or another thread does it now */
     if (is_mate_at_stake(&gs_self))

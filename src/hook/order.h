@@ -16,8 +16,10 @@
 #define GS_ORDER_STALE_NS 60000000u
 /** A waiting head looks at least every quantum; this is four. */
 #define GS_ORDER_DEAD_NS 200000000u
-/** How often a waiting process looks for dead mates. */
-#define GS_ORDER_REAP_NS 50000000u
+/** How often a waiting process looks for dead mates; and where one has work out that is charged
+ *  until its death is noticed. */
+#define GS_ORDER_REAP_NS      50000000u
+#define GS_ORDER_REAP_SOON_NS 10000000u
 
 /** Join the queue of this process's threads. Returns the ticket. */
 uint32_t gs_order_enter(uint32_t dev);
@@ -49,4 +51,6 @@ uint64_t gs_order_trial_ns(uint32_t dev, uint64_t now_ns, bool *ret_ours);
 #define GS_ORDER_TRIAL_NS UINT64_C(4000000000)
 
 /** A quantum of waiting has passed: look for dead mates, where one has something at stake. */
-void gs_order_reap(uint64_t now_ns);
+void gs_order_reap(uint32_t dev, uint64_t now_ns);
+/** How long a waiter may sleep until it has to look for them. */
+uint64_t gs_order_until_reap_ns(uint32_t dev);
