@@ -49,6 +49,11 @@ int64_t gs_preempt_now_ms(const struct gs_preempt *p)
     return (int64_t)(gs_loop_now_ns(p->loop) / GS_CLOCK_MS);
 }
 
+int64_t gs_preempt_now_us(const struct gs_preempt *p)
+{
+    return (int64_t)(gs_clock_real_ns(gs_loop_clock(p->loop)) / 1000);
+}
+
 void gs_preempt_drop_case(struct gs_preempt_want *w)
 {
     struct gs_preempt_case *c = w->what;
@@ -197,9 +202,8 @@ static void pick_nodes(struct gs_preempt_want *w)
 
 /* ---- one node ---- */
 
-/* Those whom another pod has asked already are going, though no event has told so yet. */
-static int mark_asked(struct gs_preempt_want *w, struct gs_arena *arena,
-                      struct gs_books_guests *guests)
+int gs_preempt_mark_asked(const struct gs_preempt *p, struct gs_arena *arena,
+                          struct gs_books_guests *guests, struct gs_books_guest **ret)
 {
     struct gs_books_guest *guest = GS_ARENA_ARRAY(arena, guests->n, struct gs_books_guest);
 
@@ -208,10 +212,11 @@ static int mark_asked(struct gs_preempt_want *w, struct gs_arena *arena,
     for (size_t i = 0; i < guests->n; i++) {
         guest[i] = guests->guest[i];
         if (guest[i].ends_us == GS_BOOKS_STAYS && guest[i].kind == GS_BOOKS_GUEST_POD &&
-            gs_map_find(&w->p->asked, guest[i].uid) != NULL)
+            gs_map_find(&p->asked, guest[i].uid) != NULL)
             guest[i].ends_us = INT64_MAX;
     }
     guests->guest = guest;
+    *ret = guest;
     return 0;
 }
 
@@ -221,17 +226,18 @@ static int plan_node(struct gs_preempt_want *w, struct gs_str name,
     struct gs_preempt *p = w->p;
     struct gs_arena *arena = &w->what->round;
     struct gs_preempt_budgets budgets;
+    struct gs_books_guest *guest;
     const struct gs_preempt_question q = {
         .ask = &w->what->ask,
         .priority = w->priority,
-        .now_us = (int64_t)(gs_clock_real_ns(gs_loop_clock(p->loop)) / 1000),
+        .now_us = gs_preempt_now_us(p),
     };
     int rc;
 
     gs_arena_reset(arena);
     rc = gs_books_guests(p->books, name, arena, ret_guests);
     if (rc == 0)
-        rc = mark_asked(w, arena, ret_guests);
+        rc = gs_preempt_mark_asked(p, arena, ret_guests, &guest);
     if (rc == 0)
         rc = gs_budgets_of(p->budgets, ret_guests, arena, &budgets);
     return rc < 0 ? rc : gs_preempt_plan_node(&q, ret_guests, &budgets, arena, ret);
@@ -352,6 +358,13 @@ static void step(void *user)
     default:
         return;
     }
+}
+
+void gs_preempt_hurry(struct gs_preempt_want *w)
+{
+    while (w->step == GS_PREEMPT_READING || w->step == GS_PREEMPT_PICKING ||
+           w->step == GS_PREEMPT_PLANNING)
+        step(w);
 }
 
 void gs_preempt_plan_again(struct gs_preempt_want *w)

@@ -40,6 +40,13 @@ struct gs_preempt *gs_preempt_free(struct gs_preempt *preempt);
  * may have to go. Cheap: work is done later. `body` is the call's and is copied. */
 void gs_preempt_refused(struct gs_preempt *preempt, struct gs_str body,
                         const struct gs_filter_note *note);
+/** POST /preempt: victims that kube-scheduler has chosen for what it sees itself, node by node. The
+ *  answer keeps those nodes on which the pod fits without them, with the pods more that have to
+ *  leave for its cards; none at all while victims are asked for this pod from here.
+ *  Source: extender/v1, ExtenderPreemptionArgs and ExtenderPreemptionResult.
+ *  @ret     JSON from malloc(). 0; -EINVAL not understood; -ENOMEM. */
+GS_WUR int gs_preempt_answer(struct gs_preempt *preempt, struct gs_str body, struct gs_arena *arena,
+                             char **ret, size_t *ret_n, struct gs_err *err);
 /** A pod was seen as it is now, or is gone: it may be one that waits. */
 void gs_preempt_saw_pod(struct gs_preempt *preempt, const struct gs_kube_pod *pod);
 void gs_preempt_pod_gone(struct gs_preempt *preempt, struct gs_str uid);

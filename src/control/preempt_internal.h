@@ -71,6 +71,12 @@ struct gs_preempt {
 
 int64_t gs_preempt_now_ms(const struct gs_preempt *p);
 bool gs_preempt_leads(const struct gs_preempt *p);
+/** Unix time. */
+int64_t gs_preempt_now_us(const struct gs_preempt *p);
+/** Guests as they are, but those whom a pod has asked already are going, though no event has told
+ *  so yet. The copy, to be changed further. 0 or -ENOMEM. */
+GS_WUR int gs_preempt_mark_asked(const struct gs_preempt *p, struct gs_arena *arena,
+                                 struct gs_books_guests *guests, struct gs_books_guest **ret);
 
 /** The want is over: hold and marks go, memory when no answer is awaited. */
 void gs_preempt_end(struct gs_preempt_want *w);
@@ -78,6 +84,8 @@ void gs_preempt_end(struct gs_preempt_want *w);
 bool gs_preempt_answered(struct gs_preempt_want *w);
 /** A pause, then forgotten unless the pod is refused again. */
 void gs_preempt_rest(struct gs_preempt_want *w);
+/** Planning that is under way goes on to its end at once. */
+void gs_preempt_hurry(struct gs_preempt_want *w);
 /** Choose anew, for the same call. */
 void gs_preempt_plan_again(struct gs_preempt_want *w);
 /** Nothing more will be planned for the call. */

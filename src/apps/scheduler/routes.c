@@ -101,6 +101,30 @@ static int on_filter(void *user, const struct gs_http_request *req, struct gs_ht
     return 0;
 }
 
+static int on_preempt(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
+{
+    struct gs_daemon *d = user;
+    struct gs_err err = {0};
+    char *text;
+    size_t n;
+    int rc;
+
+    if (!gs_registry_is_synced(d->registry)) {
+        gs_http_server_reply_text(reply, 503, "reading the cluster\n");
+        return 0;
+    }
+    gs_arena_reset(&d->call);
+    rc = gs_preempt_answer(d->preempt, req->body, &d->call, &text, &n, &err);
+    if (rc == -EINVAL) {
+        gs_http_server_reply_text(reply, 400, "not understood\n");
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
+    return 0;
+}
+
 static int on_prioritize(void *user, const struct gs_http_request *req, struct gs_http_reply *reply)
 {
     struct gs_daemon *d = user;
@@ -254,6 +278,7 @@ static int listen_calls(struct gs_daemon *d, struct gs_err *err)
     const struct gs_http_route route[] = {
         {"POST", "/filter", on_filter, d, access},
         {"POST", "/prioritize", on_prioritize, d, access},
+        {"POST", "/preempt", on_preempt, d, access},
         {"POST", "/bind", on_bind, d, access},
         {"POST", "/webhook", on_webhook, d, GS_HTTP_ANYONE},
         {"GET", "/healthz", on_healthz, d, GS_HTTP_ANYONE},

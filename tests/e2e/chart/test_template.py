@@ -158,7 +158,8 @@ def test_kube_scheduler_profile(template):
     assert (extender["filterVerb"], extender["bindVerb"], extender["weight"]) == ("filter", "bind", 1)
     assert extender["httpTimeout"] == "30s"
     assert extender["urlPrefix"] == "https://127.0.0.1:9443"
-    assert "prioritizeVerb" not in extender and "preemptVerb" not in extender
+    assert "prioritizeVerb" not in extender
+    assert extender["preemptVerb"] == "preempt"
 
 
 def test_managed_resources(template):

@@ -220,6 +220,29 @@ def test_freed_room_is_held_against_lower_priority(scheduler_daemon, make_nodes,
     assert not objects.is_bound(api.get(path_of(thief)))
 
 
+def test_what_kube_scheduler_chooses_for_the_processor_must_help_the_card(scheduler_daemon, make_nodes, make_pod,
+                                                                           wait_bound, api, namespace, priority, put):
+    """/preempt: kube-scheduler would take any of the three nodes, for it sees no cards."""
+    scheduler_daemon()
+    low, high = priority(10), priority(1000)
+    full, free, both = make_nodes(3, cards=1, vendor="nvidia", annotations=PRESTART)
+    put(full, 0, CARD, high)
+    slice_pod = put(both, 0, CARD, low)
+    plain = {n: make_pod({"cpu": 60}, priorityClassName=low, nodeName=n) for n in (full, free, both)}
+    limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": CARD, "cpu": 60}
+    first = make_pod(limits, priorityClassName=high)
+    wait_going(api, plain[free])
+    end(api, plain[free])
+    assert wait_bound(first)["spec"]["nodeName"] == free
+    assert going(api, namespace) == set()
+    second = make_pod(limits, priorityClassName=high)
+    wait_going(api, plain[both])
+    wait_going(api, slice_pod)
+    end(api, plain[both], slice_pod)
+    assert wait_bound(second)["spec"]["nodeName"] == both
+    assert going(api, namespace) == set()
+
+
 def test_the_preemptor_is_deleted_in_between(scheduler_daemon, make_nodes, make_pod, wait_bound, api, namespace,
                                              priority, put):
     scheduler_daemon()

@@ -29,6 +29,7 @@ extenders:
     prioritizeVerb: prioritize
     {{- end }}
     bindVerb: bind
+    preemptVerb: preempt
     nodeCacheCapable: true
     weight: 1
     httpTimeout: {{ $s.extenderHTTPTimeout }}s
