@@ -53,3 +53,18 @@ int gs_nvidia_mig_place(const struct gs_nvidia_mig *mig, int32_t mem_mib,
     }
     return -ENOSPC;
 }
+
+void gs_nvidia_audit(const struct gs_policy *policy, const struct gs_device *dev,
+                     struct gs_use *use)
+{
+    bool is_mig = gs_str_eq(dev->mode, GS_STR("mig"));
+    int64_t slots = 0, places = 0;
+
+    (void)policy;
+    for (size_t i = 0; i < use->n_tenants; i++) {
+        slots += use->tenant[i].slots;
+        places += use->tenant[i].place_size > 0;
+    }
+    if (is_mig ? slots > places : places > 0)
+        use->is_closed = true;
+}

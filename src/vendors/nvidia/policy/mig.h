@@ -35,3 +35,8 @@ struct gs_nvidia_mig {
 GS_WUR int gs_nvidia_mig_place(const struct gs_nvidia_mig *mig, int32_t mem_mib,
                                const struct gs_nvidia_span *busy, size_t n_busy,
                                struct gs_pick *ret);
+/** gs_policy_ops.audit: a card whose holders and places do not go together takes nobody. A holder
+ *  without a place on a MIG card may lie anywhere on it; a place on a whole card means that the
+ * card was in another mode when it was given. */
+void gs_nvidia_audit(const struct gs_policy *policy, const struct gs_device *dev,
+                     struct gs_use *use);

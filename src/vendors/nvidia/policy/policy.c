@@ -6,6 +6,7 @@
 #include "vendors/nvidia/policy/admit.h"
 #include "vendors/nvidia/policy/conf.h"
 #include "vendors/nvidia/policy/fit.h"
+#include "vendors/nvidia/policy/mig.h"
 #include "vendors/nvidia/policy/node.h"
 
 static const struct gs_policy_ops ops = {
@@ -15,6 +16,7 @@ static const struct gs_policy_ops ops = {
     .read_device = gs_nvidia_read_device,
     .wish = gs_nvidia_wish,
     .rules = &gs_nvidia_rules,
+    .audit = gs_nvidia_audit,
     .annotate = gs_nvidia_annotate,
 };
 

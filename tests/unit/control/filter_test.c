@@ -1,0 +1,661 @@
+/* Filter and prioritize, from JSON to JSON. Vectors: spec of the control plane, appendix A12. */
+#include "world.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GRANT "hami.io/vgpu-devices-allocated"
+
+static int setup(void **state)
+{
+    struct world *w = malloc(sizeof(*w));
+
+    assert_non_null(w);
+    world_init(w);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    world_fini(*state);
+    free(*state);
+    return 0;
+}
+
+/* What the pod's Binding would carry. */
+static const char *grant_of(struct world *w, const char *uid)
+{
+    struct gs_books_reservation r;
+
+    if (!gs_books_reserved(w->books, gs_str_of(uid), &r))
+        return "";
+    for (size_t i = 0; i < r.annotations.n; i++)
+        if (gs_str_eq(r.annotations.at[i].key, GS_STR(GRANT)))
+            return r.annotations.at[i].value.p;
+    return "";
+}
+
+static double score_of(struct world *w, const char *node)
+{
+    return gs_books_node(w->books, gs_str_of(node))->score;
+}
+
+/* A card with 5 of 10 shares, half of its cores and half of its 8000 MiB taken. */
+static void half_used(struct world *w, const char *node, const char *card)
+{
+    char uid[32], grant[64];
+
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(uid, sizeof(uid), "%s-half-%d", node, i);
+        (void)snprintf(grant, sizeof(grant), "%s,NVIDIA,800,10:;", card);
+        assert_int_equal(world_pod(w, uid, node, grant), 0);
+    }
+}
+
+static void a12_1_and_5_half_a_card(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "node1", "uuid", 1, 8000), 0);
+    assert_int_equal(world_cards(w, "node2", "idle", 1, 8000), 0);
+    half_used(w, "node1", "uuid0");
+    assert_true(score_of(w, "node1") == 15);
+    assert_true(score_of(w, "node2") == 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['node1','node2']}", world_ask(w, "p", 1000, 30));
+    assert_string_equal(world_chosen(w), "node1");
+    assert_string_equal(world_error(w), "");
+    assert_string_equal(grant_of(w, "p"), "uuid0,NVIDIA,1000,30:;");
+    assert_int_equal(world_use(w, "node1", "uuid0").mem_mib, 5000);
+    assert_int_equal(world_use(w, "node1", "uuid0").cores, 80);
+    assert_int_equal(world_use(w, "node1", "uuid0").slots, 6);
+}
+
+static void a12_3_and_4_spread_takes_the_last(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "node1", "uuid", 2, 8000), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['node1']}", world_ask(w, "one", 1000, 30));
+    assert_string_equal(grant_of(w, "one"), "uuid1,NVIDIA,1000,30:;");
+    assert_true(gs_books_release(w->books, GS_STR("one")));
+    world_filter(w,
+                 "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'two'},'spec':{"
+                 "'containers':[{'name':'c','resources':{'limits':{'nvidia.com/gpu':2,"
+                 "'nvidia.com/gpumem':1000,'nvidia.com/gpucores':30}}}]}},'NodeNames':['node1']}");
+    assert_string_equal(grant_of(w, "two"), "uuid1,NVIDIA,1000,30:uuid0,NVIDIA,1000,30:;");
+}
+
+#define LIMITS(n, mem)                                                                             \
+    "'resources':{'limits':{'nvidia.com/gpu':'" #n "','nvidia.com/gpumem':'" #mem                  \
+    "','nvidia.com/gpucores':'10'}}"
+
+static void a12_7_containers_add_up(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "node1", "uuid", 2, 8000), 0);
+    world_filter(w, "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p'},'spec':{"
+                    "'containers':[{'name':'a'," LIMITS(1, 8000) "},{'name':'b'," LIMITS(
+                        1, 1000) "}]}},'NodeNames':['node1']}");
+    assert_string_equal(grant_of(w, "p"), "uuid1,NVIDIA,8000,10:;uuid0,NVIDIA,1000,10:;");
+}
+
+static void a12_8_init_without_cards(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "node1", "uuid", 1, 8000), 0);
+    world_filter(
+        w, "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p'},'spec':{"
+           "'initContainers':[{'name':'i'},{'name':'j'," LIMITS(
+               1, 1000) "}],'containers':[{'name':'a'," LIMITS(1, 1000) "}]}},"
+                                                                        "'NodeNames':['node1']}");
+    assert_string_equal(grant_of(w, "p"), ";uuid0,NVIDIA,1000,10:;uuid0,NVIDIA,1000,10:;");
+    /* A9.2: init and app one after the other are one share of the larger of both */
+    assert_int_equal(world_use(w, "node1", "uuid0").slots, 1);
+    assert_int_equal(world_use(w, "node1", "uuid0").mem_mib, 1000);
+}
+
+static void a12_9_init_on_more_cards(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "node1", "uuid", 2, 8000), 0);
+    world_filter(
+        w, "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p'},'spec':{"
+           "'initContainers':[{'name':'i'," LIMITS(
+               2, 1000) "}],"
+                        "'containers':[{'name':'a'," LIMITS(1, 1000) "}]}},'NodeNames':['node1']}");
+    assert_string_equal(grant_of(w, "p"),
+                        "uuid1,NVIDIA,1000,10:uuid0,NVIDIA,1000,10:;uuid1,NVIDIA,1000,10:;");
+}
+
+/* node1 {device1 2000/25 used, device2 idle}, node2 {device3 idle, device4 6000/75 used} */
+static void two_nodes(struct world *w)
+{
+    assert_int_equal(world_cards(w, "node1", "device1", 2, 8000), 0);
+    assert_int_equal(world_cards(w, "node2", "device2", 2, 8000), 0);
+    assert_int_equal(world_pod(w, "u1", "node1", "device10,NVIDIA,2000,25:;"), 0);
+    assert_int_equal(world_pod(w, "u2", "node2", "device21,NVIDIA,6000,75:;"), 0);
+}
+
+static void a12_11_to_13_policies(void **state)
+{
+    static const struct {
+        const char *node, *gpu, *chosen, *grant;
+    } row[] = {
+        {"binpack", "binpack", "node2", "device21,NVIDIA,1000,20:;"},
+        {"binpack", "spread", "node2", "device20,NVIDIA,1000,20:;"},
+        {"spread", "binpack", "node1", "device10,NVIDIA,1000,20:;"},
+    };
+    struct world *w = *state;
+
+    two_nodes(w);
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        world_filter(w,
+                     "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p','annotations':{"
+                     "'hami.io/node-scheduler-policy':'%s','hami.io/gpu-scheduler-policy':'%s'}},"
+                     "'spec':{'containers':[{'name':'c','resources':{'limits':{"
+                     "'nvidia.com/gpu':'1','nvidia.com/gpumem':'1000','nvidia.com/gpucores':'20'}"
+                     "}}]}},'NodeNames':['node1','node2']}",
+                     row[i].node, row[i].gpu);
+        assert_string_equal(world_chosen(w), row[i].chosen);
+        assert_string_equal(grant_of(w, "p"), row[i].grant);
+    }
+    assert_int_equal(gs_books_counts(w->books).reservations, 1); /* asked anew each time */
+}
+
+static void a12_15_init_needs_the_idle_card(void **state)
+{
+    struct world *w = *state;
+
+    two_nodes(w);
+    world_filter(w, "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p','annotations':{"
+                    "'hami.io/node-scheduler-policy':'binpack',"
+                    "'hami.io/gpu-scheduler-policy':'binpack'}},'spec':{"
+                    "'initContainers':[{'name':'i'," LIMITS(
+                        1, 5000) "}],"
+                                 "'containers':[{'name':'a'," LIMITS(
+                                     1, 4000) "}]}},"
+                                              "'NodeNames':['node1','node2']}");
+    assert_string_equal(world_chosen(w), "node2");
+    assert_string_equal(grant_of(w, "p"), "device20,NVIDIA,5000,10:;device20,NVIDIA,4000,10:;");
+    assert_int_equal(world_use(w, "node2", "device20").mem_mib, 5000);
+}
+
+/* Losses of 321 score 1679, of 200 score 1800: the latter node wins, though its name comes later.
+ */
+static void a12_16_and_17_metax_losses(void **state)
+{
+    static const struct {
+        const char *name, *losses;
+    } node[] = {{"a", "{\"1\":123,\"2\":321}"}, {"b", "{\"1\":100,\"2\":200}"}};
+    struct world *w = *state;
+
+    for (size_t i = 0; i < 2; i++) {
+        struct gs_pair loss = {GS_STR("metax-tech.com/gpu.topology.losses"),
+                               gs_str_of(node[i].losses)},
+                       gpu = {GS_STR("metax-tech.com/gpu"), GS_STR("4")};
+        struct gs_pairs annotations = {&loss, 1, 1}, none = {0}, capacity = {&gpu, 1, 1};
+
+        assert_int_equal(
+            gs_books_node_set(w->books,
+                              &(struct gs_node_view){gs_str_of(node[i].name), &annotations, &none,
+                                                     &capacity, &capacity},
+                              NULL),
+            0);
+    }
+    world_filter(w, "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p'},'spec':{"
+                    "'containers':[{'name':'c','resources':{'limits':{'metax-tech.com/gpu':2}}}]}"
+                    "},'NodeNames':['a','b']}");
+    assert_string_equal(world_chosen(w), "b");
+}
+
+#define SIM_NODE                                                                                   \
+    "{'metadata':{'name':'sim','annotations':{'hami.io/node-nvidia-register':"                     \
+    "'[{\\\"id\\\":\\\"g\\\",\\\"count\\\":10,\\\"devmem\\\":8192,\\\"devcore\\\":100,"            \
+    "\\\"type\\\":\\\"NVIDIA\\\",\\\"health\\\":true}]'}}}"
+
+/* Bodies with text inside text: quotes are written out. */
+static yyjson_val *simulate(struct world *w, const char *mem, const char *nodes)
+{
+    static char text[8192];
+    char *to = text;
+    const char *from;
+    int n = snprintf(text, sizeof(text),
+                     "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p'},'spec':{"
+                     "'containers':[{'name':'c','resources':{'limits':{'nvidia.com/gpu':1,"
+                     "'nvidia.com/gpumem':%s}}}]}},'Nodes':{'items':[%s]}}",
+                     mem, nodes);
+
+    for (from = text; *from != '\0'; from++, to++)
+        *to = *from == '\'' ? '"' : *from;
+    return world_filter_text(w, (struct gs_str){text, (size_t)n});
+}
+
+static void a12_20_simulation(void **state)
+{
+    struct world *w = *state;
+    yyjson_val *root, *items;
+
+    assert_int_equal(world_cards(w, "real", "uuid", 1, 8000), 0);
+    root = simulate(w, "1024", SIM_NODE);
+    items = yyjson_obj_get(yyjson_obj_get(root, "Nodes"), "items");
+    assert_int_equal(yyjson_arr_size(items), 1);
+    assert_string_equal(
+        yyjson_get_str(yyjson_ptr_get(yyjson_arr_get_first(items), "/metadata/name")), "sim");
+    assert_true(yyjson_is_null(yyjson_obj_get(root, "NodeNames")));
+    assert_true(w->note.is_simulation);
+    /* nothing was promised, and the node is not in the books */
+    assert_int_equal(gs_books_counts(w->books).pods, 0);
+    assert_int_equal(gs_books_counts(w->books).nodes, 1);
+}
+
+static void a12_21_simulation_without_room(void **state)
+{
+    struct world *w = *state;
+
+    simulate(w, "16384", SIM_NODE);
+    assert_non_null(strstr(world_failed(w, "sim"), "CardInsufficientMemory"));
+    /* a node that registered nothing */
+    simulate(w, "1024", "{'metadata':{'name':'cpu'}}");
+    assert_string_equal(world_failed(w, "cpu"), "node unregistered");
+    assert_string_equal(world_error(w), "");
+}
+
+static void a12_23_missing_pod(void **state)
+{
+    struct world *w = *state;
+
+    world_filter(w, "{'NodeNames':['node1']}");
+    assert_string_equal(world_error(w), "extender args missing pod");
+    world_filter(w, "{'Pod':null,'NodeNames':['node1']}");
+    assert_string_equal(world_error(w), "extender args missing pod");
+}
+
+/* Quirk 24: neither of both is an error that is told, not a crash. */
+static void names_nodes_both_or_neither(void **state)
+{
+    struct world *w = *state;
+    const char *ask = world_ask(w, "p", 1000, 10);
+
+    assert_int_equal(world_cards(w, "n", "uuid", 1, 8000), 0);
+    world_filter(w, "{'Pod':%s}", ask);
+    assert_string_not_equal(world_error(w), "");
+    world_filter(w, "{'Pod':%s,'Nodes':null,'NodeNames':null}", ask);
+    assert_string_not_equal(world_error(w), "");
+    world_filter(w, "{'Pod':%s,'Nodes':null,'NodeNames':['n']}", ask);
+    assert_string_equal(world_chosen(w), "n");
+    world_filter(w, "{'pod':%s,'nodenames':['n']}", ask); /* any case */
+    assert_string_equal(world_chosen(w), "n");
+    world_filter(w, "{'Pod':%s,'Nodes':{'items':null},'NodeNames':['n']}", ask);
+    assert_string_equal(world_chosen(w), "n");
+    /* objects come with the call: it is a simulation, whatever names come too */
+    world_filter(w, "{'Pod':%s,'Nodes':{'items':[{'metadata':{'name':'n'}}]},'NodeNames':['n']}",
+                 ask);
+    assert_true(w->note.is_simulation);
+    assert_string_equal(world_failed(w, "n"), "node unregistered");
+    world_filter(w, "{'Pod':%s,'NodeNames':[]}", ask);
+    assert_string_equal(world_error(w), "");
+    assert_true(yyjson_is_null(yyjson_obj_get(yyjson_doc_get_root(w->answer), "NodeNames")));
+}
+
+static void pod_that_asks_for_nothing_passes(void **state)
+{
+    struct world *w = *state;
+    yyjson_val *names;
+
+    world_filter(w, "{'Pod':{'metadata':{'name':'p','uid':'p'},'spec':{'containers':[{'name':'c'}"
+                    "]}},'NodeNames':['a','b','c']}");
+    names = yyjson_obj_get(yyjson_doc_get_root(w->answer), "NodeNames");
+    assert_int_equal(yyjson_arr_size(names), 3);
+    assert_string_equal(yyjson_get_str(yyjson_arr_get_last(names)), "c");
+    assert_int_equal(w->note.outcome, GS_FILTER_NOTHING_ASKED);
+    assert_int_equal(gs_books_counts(w->books).pods, 0);
+}
+
+static void a12_24_reasons_of_eight_cards(void **state)
+{
+    struct world *w = *state;
+    struct gs_buf text = {0};
+    char uid[8], grant[64];
+
+    gs_buf_adds(&text, "[");
+    for (int i = 0; i < 8; i++)
+        gs_buf_addf(&text,
+                    "%s{\"id\":\"g%d\",\"count\":10,\"devmem\":8000,\"devcore\":100,"
+                    "\"type\":\"NVIDIA\",\"health\":%s}",
+                    i > 0 ? "," : "", i, i < 3 ? "false" : "true");
+    gs_buf_adds(&text, "]");
+    assert_int_equal(world_node(w, "n", gs_buf_text(&text)), 0);
+    gs_buf_fini(&text);
+    for (int i = 3; i < 8; i++) { /* three short of memory, two short of cores */
+        (void)snprintf(uid, sizeof(uid), "u%d", i);
+        (void)snprintf(grant, sizeof(grant), "g%d,NVIDIA,%d,%d:;", i, i < 6 ? 7900 : 100,
+                       i < 6 ? 10 : 95);
+        assert_int_equal(world_pod(w, uid, "n", grant), 0);
+    }
+    world_filter(w, "{'Pod':%s,'NodeNames':['n','x']}", world_ask(w, "p", 1000, 10));
+    assert_true(yyjson_is_null(yyjson_obj_get(yyjson_doc_get_root(w->answer), "NodeNames")));
+    assert_ptr_equal(strstr(world_failed(w, "n"), "2/8 CardInsufficientCore, "
+                                                  "3/8 CardInsufficientMemory, 3/8 CardNotHealth"),
+                     world_failed(w, "n"));
+    assert_string_equal(world_failed(w, "x"), "node unregistered");
+    assert_int_equal(w->note.outcome, GS_FILTER_NO_ROOM);
+    assert_int_equal(w->note.n_unregistered, 1);
+}
+
+/* ---- reservations ---- */
+
+static void asked_again_the_first_decision_is_void(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "a", "a", 1, 8000), 0);
+    assert_int_equal(world_cards(w, "b", "b", 1, 8000), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['a']}", world_ask(w, "p", 8000, 10));
+    assert_int_equal(world_use(w, "a", "a0").mem_mib, 8000);
+    world_filter(w, "{'Pod':%s,'NodeNames':['b']}", world_ask(w, "p", 8000, 10));
+    assert_int_equal(world_use(w, "a", "a0").mem_mib, 0);
+    assert_int_equal(world_use(w, "b", "b0").mem_mib, 8000);
+    /* no node is left: the old decision goes all the same */
+    world_filter(w, "{'Pod':%s,'NodeNames':['x']}", world_ask(w, "p", 8000, 10));
+    assert_int_equal(world_use(w, "b", "b0").mem_mib, 0);
+}
+
+static void room_comes_back_with_the_end_of_the_lease(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "a", "a", 1, 8000), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['a']}", world_ask(w, "p", 8000, 10));
+    world_filter(w, "{'Pod':%s,'NodeNames':['a']}", world_ask(w, "q", 8000, 10));
+    assert_string_equal(world_chosen(w), "");
+    w->now_ms += 999;
+    assert_int_equal(gs_books_expire(w->books, w->now_ms), 0);
+    w->now_ms += 1;
+    assert_int_equal(gs_books_expire(w->books, w->now_ms), 1);
+    world_filter(w, "{'Pod':%s,'NodeNames':['a']}", world_ask(w, "q", 8000, 10));
+    assert_string_equal(world_chosen(w), "a");
+    /* p is asked for again after its lease: as if it were new */
+    world_filter(w, "{'Pod':%s,'NodeNames':['a']}", world_ask(w, "p", 8000, 10));
+    assert_string_equal(world_chosen(w), "");
+}
+
+/* kube-scheduler lost the answer to a bind: the same card, and no other. */
+static void asked_again_after_its_binding_was_sent(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "a", "a", 1, 8000), 0);
+    assert_int_equal(world_cards(w, "b", "b", 1, 8000), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['a','b']}", world_ask(w, "p", 8000, 10));
+    assert_string_equal(world_chosen(w), "a");
+    gs_books_pin(w->books, GS_STR("p"), true);
+    world_filter(w, "{'Pod':%s,'NodeNames':['a','b']}", world_ask(w, "p", 8000, 10));
+    assert_string_not_equal(world_error(w), ""); /* it is being written */
+    gs_books_pin(w->books, GS_STR("p"), false);
+    gs_books_prolong(w->books, GS_STR("p"), 5000);
+    world_filter(w, "{'Pod':%s,'NodeNames':['a','b']}", world_ask(w, "p", 8000, 10));
+    assert_string_equal(world_chosen(w), "a");
+    world_filter(w, "{'Pod':%s,'NodeNames':['b']}", world_ask(w, "p", 8000, 10));
+    assert_string_not_equal(world_error(w), "");
+    assert_int_equal(world_use(w, "a", "a0").mem_mib, 8000);
+    assert_int_equal(world_use(w, "b", "b0").mem_mib, 0);
+    /* the watch shows it bound */
+    assert_int_equal(world_pod(w, "p", "a", "a0,NVIDIA,8000,10:;"), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['a','b']}", world_ask(w, "p", 8000, 10));
+    assert_string_equal(world_error(w), "the pod is bound already");
+    assert_int_equal(world_use(w, "a", "a0").mem_mib, 8000);
+}
+
+static void node_choice_of_the_scheduler(void **state)
+{
+    struct world *w = *state;
+    struct gs_str body;
+    struct gs_filter_env env;
+    yyjson_doc *doc;
+    char *text;
+    size_t n;
+
+    w->conf.leaves_node_choice = true;
+    two_nodes(w);
+    assert_int_equal(world_cards(w, "full", "f", 1, 500), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['node1','full','node2']}", world_ask(w, "p", 1000, 10));
+    assert_int_equal(yyjson_arr_size(yyjson_obj_get(yyjson_doc_get_root(w->answer), "NodeNames")),
+                     2);
+    assert_int_equal(gs_books_counts(w->books).reservations, 0);
+    env = (struct gs_filter_env){w->books, &w->conf, {1, 1}, &w->call};
+    body = gs_arena_printf(&w->arena, "{'Pod':%s,'NodeNames':['node1','node2']}",
+                           world_ask(w, "p", 1000, 10));
+    for (size_t i = 0; i < body.n; i++)
+        if (body.p[i] == '\'')
+            ((char *)(uintptr_t)body.p)[i] = '"';
+    assert_int_equal(gs_filter_prioritize(&env, body, &text, &n), 0);
+    doc = yyjson_read(text, n, 0);
+    assert_int_equal(yyjson_get_int(yyjson_ptr_get(yyjson_doc_get_root(doc), "/0/Score")), 0);
+    assert_int_equal(yyjson_get_int(yyjson_ptr_get(yyjson_doc_get_root(doc), "/1/Score")), 10);
+    yyjson_doc_free(doc);
+    free(text);
+    assert_int_equal(gs_filter_prioritize(&env, GS_STR("[]"), &text, &n), -EINVAL);
+}
+
+/* ---- hostile ---- */
+
+static void numbers(void **state)
+{
+    static const struct {
+        const char *value;
+        bool fits; /* as a memory of MiB on a card of 8000 */
+    } row[] = {{"'1000'", true}, {"1000", true}, {"'1k'", true}, {"'1e3'", true}, {"1e3", true}};
+    static const char *const strange[] = {"9223372036854775808",
+                                          "'9223372036854775808'",
+                                          "-1",
+                                          "'-1'",
+                                          "1.5",
+                                          "'1.5'",
+                                          "'100m'",
+                                          "'x'",
+                                          "''",
+                                          "true",
+                                          "[]",
+                                          "{}",
+                                          "null",
+                                          "1e999",
+                                          "'1e99999999999'"};
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "n", "g", 1, 8000), 0);
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        world_filter(w,
+                     "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p'},'spec':{"
+                     "'containers':[{'name':'c','resources':{'limits':{'nvidia.com/gpu':1,"
+                     "'nvidia.com/gpumem':%s}}}]}},'NodeNames':['n']}",
+                     row[i].value);
+        assert_string_equal(world_chosen(w), "n");
+        assert_int_equal(world_use(w, "n", "g0").mem_mib, 1000);
+    }
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++) {
+            world_filter(w,
+                         "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p'},'spec':{"
+                         "'containers':[{'name':'c','resources':{'limits':{'nvidia.com/gpu':%s,"
+                         "'nvidia.com/gpumem':%s}}}]}},'NodeNames':['n']}",
+                         k == 0 ? strange[i] : "1", k == 1 ? strange[i] : "1000");
+            assert_non_null(w->answer);
+            /* whatever is made of it: never more than there is, nor less than nothing */
+            assert_in_range(world_use(w, "n", "g0").mem_mib, 0, 8000);
+            assert_in_range(world_use(w, "n", "g0").slots, 0, 1);
+        }
+}
+
+static void bodies_that_are_none(void **state)
+{
+    static const char *const body[] = {
+        "",
+        "x",
+        "null",
+        "[]",
+        "{}",
+        "\"\"",
+        "{\"Pod\":[]}",
+        "{\"Pod\":{},\"NodeNames\":{}}",
+        "{\"Pod\":{},\"Nodes\":[]}",
+        "{\"Pod\":{},\"Nodes\":{\"items\":{}}}",
+        "{\"Pod\":{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":{}}},\"NodeNames\":[]}",
+        "{\"Pod\":{\"metadata\":{\"name\":\"p\"}},\"NodeNames\":[\"a\"]",
+        "{\"Pod\":{\"metadata\":{\"name\":\"p\",\"annotations\":{\"a\":1}}},\"NodeNames\":[]}",
+    };
+    struct world *w = *state;
+
+    for (size_t i = 0; i < sizeof(body) / sizeof(body[0]); i++) {
+        world_filter_text(w, gs_str_of(body[i]));
+        assert_non_null(w->answer);
+        assert_string_not_equal(world_error(w), "");
+        assert_int_equal(w->note.outcome, GS_FILTER_ERROR);
+    }
+}
+
+static void hostile_nodes_and_names(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "n", "g", 1, 8000), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':[null,1,true,[],{},'','n','n','\\u0000']}",
+                 world_ask(w, "p", 1000, 10));
+    assert_string_equal(world_chosen(w), "n");
+    assert_int_equal(world_use(w, "n", "g0").slots, 1);
+    world_filter(w, "{'Pod':%s,'NodeNames':[null,1,[],'','\\u0000','n']}",
+                 world_ask(w, "p", 9000, 10));
+    assert_non_null(world_failed(w, "n"));
+    world_filter(w,
+                 "{'Pod':%s,'Nodes':{'items':[null,1,[],{},{'metadata':null},{'metadata':{'name':1}"
+                 "},{'metadata':{'name':'m','annotations':{'hami.io/node-nvidia-register':'[{'}}},"
+                 "{'metadata':{'name':'m','annotations':[]}}]}}",
+                 world_ask(w, "p", 1000, 10));
+    assert_string_equal(world_chosen(w), "");
+    assert_non_null(w->answer);
+}
+
+static void a_million_names(void **state)
+{
+    struct world *w = *state;
+    struct gs_buf body = {0};
+
+    assert_int_equal(world_cards(w, "n999999", "g", 1, 8000), 0);
+    gs_buf_adds(&body, "{\"Pod\":{\"metadata\":{\"name\":\"p\",\"namespace\":\"ns\",\"uid\":\"p\"},"
+                       "\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":{"
+                       "\"nvidia.com/gpu\":\"1\",\"nvidia.com/gpumem\":\"1000\"}}}]}},"
+                       "\"NodeNames\":[\"n0\"");
+    for (int i = 1; i < 1000000; i++)
+        gs_buf_addf(&body, ",\"n%d\"", i);
+    gs_buf_adds(&body, "]}");
+    world_filter_text(w, (struct gs_str){body.p, body.n});
+    assert_string_equal(world_chosen(w), "n999999");
+    assert_int_equal(w->note.n_nodes, 1000000);
+    gs_buf_fini(&body);
+}
+
+static void a_pod_of_a_thousand_containers(void **state)
+{
+    struct world *w = *state;
+    struct gs_buf body = {0};
+    struct gs_buf cards = {0};
+    struct gs_use use;
+
+    gs_buf_adds(&cards, "[{\"id\":\"g0\",\"count\":2000,\"devmem\":8000,\"devcore\":100,"
+                        "\"type\":\"NVIDIA\",\"health\":true}]");
+    assert_int_equal(world_node(w, "n", gs_buf_text(&cards)), 0);
+    gs_buf_fini(&cards);
+    gs_buf_adds(&body, "{\"Pod\":{\"metadata\":{\"name\":\"p\",\"namespace\":\"ns\",\"uid\":\"p\"},"
+                       "\"spec\":{\"containers\":[");
+    for (int i = 0; i < 1000; i++)
+        gs_buf_addf(&body,
+                    "%s{\"name\":\"c%d\",\"resources\":{\"limits\":{\"nvidia.com/gpu\":\"1\","
+                    "\"nvidia.com/gpumem\":\"8\"}}}",
+                    i > 0 ? "," : "", i);
+    gs_buf_adds(&body, "]}},\"NodeNames\":[\"n\"]}");
+    world_filter_text(w, (struct gs_str){body.p, body.n});
+    gs_buf_fini(&body);
+    assert_string_equal(world_error(w), "");
+    assert_string_equal(world_chosen(w), "n");
+    use = world_use(w, "n", "g0");
+    assert_int_equal(use.slots, 1000);
+    assert_int_equal(use.mem_mib, 8000);
+}
+
+static void bad_weights_are_told(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "n", "g", 1, 8000), 0);
+    world_filter(
+        w, "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p','annotations':{"
+           "'hami.io/device-scoring-weights':'slot=x'}},'spec':{'containers':[{'name':'c'," LIMITS(
+               1, 1000) "}]}},'NodeNames':['n']}");
+    assert_ptr_equal(strstr(world_error(w), "calcScore failed"), world_error(w));
+}
+
+/* Whatever allocation fails: an answer or none at all, nothing promised that is not said. */
+static void no_memory(void **state)
+{
+    struct world *w = *state;
+    const char *ask = world_ask(w, "p", 1000, 10);
+
+    two_nodes(w);
+    for (unsigned n = 1;; n++) {
+        (void)world_fail_at(n);
+        world_filter(w, "{'Pod':%s,'NodeNames':['node1','node2','x']}", ask);
+        if (!world_has_failed()) {
+            (void)world_fail_at(0);
+            assert_true(n > 5);
+            break;
+        }
+        (void)world_fail_at(0);
+        if (w->answer != NULL && world_error(w)[0] == '\0')
+            assert_string_equal(world_chosen(w), "node2");
+        assert_in_range(gs_books_counts(w->books).reservations, 0, 1);
+        assert_in_range(world_use(w, "node2", "device21").mem_mib, 6000, 6000);
+        (void)gs_books_release(w->books, GS_STR("p"));
+        assert_int_equal(world_use(w, "node2", "device20").mem_mib, 0);
+    }
+    world_filter(w, "{'Pod':%s,'NodeNames':['node1','node2']}", ask);
+    assert_string_equal(world_chosen(w), "node2");
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(a12_1_and_5_half_a_card),
+        T(a12_3_and_4_spread_takes_the_last),
+        T(a12_7_containers_add_up),
+        T(a12_8_init_without_cards),
+        T(a12_9_init_on_more_cards),
+        T(a12_11_to_13_policies),
+        T(a12_15_init_needs_the_idle_card),
+        T(a12_16_and_17_metax_losses),
+        T(a12_20_simulation),
+        T(a12_21_simulation_without_room),
+        T(a12_23_missing_pod),
+        T(a12_24_reasons_of_eight_cards),
+        T(names_nodes_both_or_neither),
+        T(pod_that_asks_for_nothing_passes),
+        T(asked_again_the_first_decision_is_void),
+        T(room_comes_back_with_the_end_of_the_lease),
+        T(asked_again_after_its_binding_was_sent),
+        T(node_choice_of_the_scheduler),
+        T(numbers),
+        T(bodies_that_are_none),
+        T(hostile_nodes_and_names),
+        T(a_million_names),
+        T(a_pod_of_a_thousand_containers),
+        T(bad_weights_are_told),
+        T(no_memory),
+    };
+#undef T
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
