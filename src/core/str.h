@@ -17,6 +17,12 @@ struct gs_str {
 /** View of a literal. */
 #define GS_STR(literal) ((struct gs_str){(literal), sizeof(literal) - 1})
 
+/** The same as an initialiser of a constant. */
+#define GS_STR_INIT(literal)                                                                       \
+    {                                                                                              \
+        (literal), sizeof(literal) - 1                                                             \
+    }
+
 /** View of a C string; NULL gives an empty view. */
 struct gs_str gs_str_of(const char *s);
 /** View of a NUL-padded field of at most `cap` bytes that may lack the NUL. */

@@ -7,6 +7,17 @@
 #include "kube/json.h"
 #include "kube/view_read.h"
 
+/* Metadata, and the two objects that most kinds consist of. */
+static int begin(yyjson_val *val, struct gs_arena *arena, struct gs_kube_meta *ret,
+                 yyjson_val **ret_spec, yyjson_val **ret_status, struct gs_err *err)
+{
+    int rc = gs_kube_view_begin(val, arena, ret, err);
+
+    if (rc == 0)
+        rc = gs_kube_view_obj(val, "spec", ret_spec, err);
+    return rc < 0 ? rc : gs_kube_view_obj(val, "status", ret_status, err);
+}
+
 int gs_kube_view_node(yyjson_val *val, struct gs_arena *arena, struct gs_kube_node *ret,
                       struct gs_err *err)
 {
@@ -17,11 +28,7 @@ int gs_kube_view_node(yyjson_val *val, struct gs_arena *arena, struct gs_kube_no
     int rc;
 
     memset(ret, 0, sizeof(*ret));
-    rc = gs_kube_view_begin(val, arena, &ret->meta, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "spec", &spec, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "status", &status, err);
+    rc = begin(val, arena, &ret->meta, &spec, &status, err);
     if (rc < 0)
         return rc;
     rc = gs_kube_view_fields(spec, rows, GS_ARRAY_LEN(rows), ret, err);
@@ -44,11 +51,7 @@ int gs_kube_view_quota(yyjson_val *val, struct gs_arena *arena, struct gs_kube_q
     int rc;
 
     memset(ret, 0, sizeof(*ret));
-    rc = gs_kube_view_begin(val, arena, &ret->meta, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "spec", &spec, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "status", &status, err);
+    rc = begin(val, arena, &ret->meta, &spec, &status, err);
     if (rc < 0)
         return rc;
     rc = gs_kube_view_pairs(spec, "hard", true, arena, &ret->hard, err);
@@ -181,11 +184,7 @@ int gs_kube_view_pdb(yyjson_val *val, struct gs_arena *arena, struct gs_kube_pdb
     int rc;
 
     memset(ret, 0, sizeof(*ret));
-    rc = gs_kube_view_begin(val, arena, &ret->meta, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "spec", &spec, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "status", &status, err);
+    rc = begin(val, arena, &ret->meta, &spec, &status, err);
     if (rc < 0)
         return rc;
     rc = read_selector(spec, arena, &ret->selector, err);

@@ -2,12 +2,27 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "model/amount.h"
 
 struct gs_str gs_usual_name(struct gs_arena *arena, const char *given, const char *chart)
 {
     return gs_arena_str(arena, gs_str_of(given != NULL ? given : chart));
+}
+
+bool gs_usual_is_word(const char *word)
+{
+    size_t n = word != NULL ? strlen(word) : 0;
+
+    return n > 0 && n <= 40 &&
+           strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == n;
+}
+
+struct gs_str gs_usual_made(struct gs_arena *arena, const char *before, const char *word,
+                            const char *behind)
+{
+    return gs_arena_printf(arena, "%s%s%s", before, word, behind);
 }
 
 int gs_usual_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
@@ -57,6 +72,24 @@ int gs_usual_set_limit(struct gs_pod *pod, size_t container, struct gs_str name,
     return rc;
 }
 
+int gs_usual_pass_priority(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
+                           const char *variable, struct gs_err *err)
+{
+    const struct gs_container *c = &pod->container[container];
+    int32_t priority = 0;
+    struct gs_str text;
+    int rc = gs_amount_read_i32(c, policy->names.priority, GS_AMOUNT_LIMITS, 1, &priority);
+
+    if (rc < 0)
+        return gs_usual_refuse(c, policy->names.priority, "must be an integer below 2^31", err);
+    if (rc == 0)
+        return 0;
+    text = gs_arena_printf(pod->arena, "%" PRId32, priority);
+    if (text.n == 0)
+        return -ENOMEM;
+    return gs_pod_edit(pod, GS_EDIT_ENV, container, gs_str_of(variable), text);
+}
+
 void gs_usual_request(const struct gs_policy *policy, const struct gs_pod *pod, size_t container,
                       struct gs_request *ret)
 {
@@ -71,6 +104,17 @@ void gs_usual_request(const struct gs_policy *policy, const struct gs_pod *pod, 
         return;
     r.mem_pct = r.mem_mib == 0 ? 100 : 0;
     *ret = r;
+}
+
+enum gs_reason gs_usual_count_alone(const struct gs_policy *p, const struct gs_fit *fit,
+                                    const struct gs_device *dev, struct gs_pick *pick)
+{
+    (void)p;
+    (void)fit;
+    (void)dev;
+    pick->mem_mib = 0;
+    pick->cores = 0;
+    return GS_REASON_COUNT;
 }
 
 int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_view *node,
@@ -91,6 +135,29 @@ int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_
     *ret_dev = dev;
     ret->n = (uint32_t)n;
     return 0;
+}
+
+struct gs_str gs_usual_last_indexes(const struct gs_assignment *a, struct gs_arena *arena)
+{
+    size_t c = a->pod->n_containers, room;
+    struct gs_str_out out;
+    char *text;
+
+    while (c > 0 && a->n_picks[c - 1] == 0)
+        c--;
+    if (c == 0)
+        return (struct gs_str){0};
+    room = a->n_picks[c - 1] * 11 + 1; /* a comma and ten digits each */
+    text = gs_arena_take(arena, room, 1);
+    if (text == NULL)
+        return (struct gs_str){0};
+    gs_str_out_init(&out, text, room);
+    for (size_t i = 0; i < a->n_picks[c - 1]; i++) {
+        if (i > 0)
+            gs_str_put_char(&out, ',');
+        gs_str_put_u64(&out, a->node->dev[a->pick[c - 1][i].dev].index);
+    }
+    return (struct gs_str){out.p, out.n};
 }
 
 int gs_usual_read_capacity(const struct gs_policy *policy, const struct gs_node_view *node,

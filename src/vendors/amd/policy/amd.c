@@ -2,7 +2,6 @@
 
 #include <cyaml/cyaml.h>
 #include <errno.h>
-#include <inttypes.h>
 
 #include "model/usual.h"
 #include "vendors/amd/policy/fit.h"
@@ -27,24 +26,6 @@ static int check(const struct gs_policy *policy, const struct gs_container *c, s
     return gs_usual_check_amounts(policy, c, GS_AMOUNT_LIMITS, err);
 }
 
-static int set_priority(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
-                        struct gs_err *err)
-{
-    const struct gs_container *c = &pod->container[container];
-    int32_t priority = 0;
-    struct gs_str text;
-    int rc = gs_amount_read_i32(c, policy->names.priority, GS_AMOUNT_LIMITS, 1, &priority);
-
-    if (rc < 0)
-        return gs_usual_refuse(c, policy->names.priority, "must be an integer below 2^31", err);
-    if (rc == 0)
-        return 0;
-    text = gs_arena_printf(pod->arena, "%" PRId32, priority);
-    if (text.n == 0)
-        return -ENOMEM;
-    return gs_pod_edit(pod, GS_EDIT_ENV, container, GS_STR("AMD_TASK_PRIORITY"), text);
-}
-
 static int admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
                  struct gs_err *err)
 {
@@ -59,7 +40,7 @@ static int admit(const struct gs_policy *policy, struct gs_pod *pod, size_t cont
     int rc = check(policy, c, err);
 
     if (rc == 0)
-        rc = set_priority(policy, pod, container, err);
+        rc = gs_usual_pass_priority(policy, pod, container, "AMD_TASK_PRIORITY", err);
     if (rc < 0)
         return rc;
     if (has_count > 0 ? count == 0 : !names_part || names->count.n == 0)
@@ -103,22 +84,17 @@ static const struct gs_policy_ops ops = {
 
 /* --- how it is configured --- */
 
-#define KEY(text)                                                                                  \
-    {                                                                                              \
-        (text), sizeof(text) - 1                                                                   \
-    }
-
 static const struct gs_keys keys = {
-    .to_allocate = KEY("hami.io/amd-devices-to-allocate"),
-    .allocated = KEY("hami.io/amd-devices-allocated"),
-    .node_register = KEY("hami.io/node-amd-register"),
-    .use_uuid = KEY("amd.com/use-gpu-uuid"),
-    .nouse_uuid = KEY("amd.com/nouse-gpu-uuid"),
-    .use_type = KEY("amd.com/use-gputype"),
-    .nouse_type = KEY("amd.com/nouse-gputype"),
-    .numa_bind = KEY("amd.com/numa-bind"),
-    .link_bind = KEY("amd.com/link-bind"),
-    .lock = KEY(GS_KEY_NODE_LOCK),
+    .to_allocate = GS_STR_INIT("hami.io/amd-devices-to-allocate"),
+    .allocated = GS_STR_INIT("hami.io/amd-devices-allocated"),
+    .node_register = GS_STR_INIT("hami.io/node-amd-register"),
+    .use_uuid = GS_STR_INIT("amd.com/use-gpu-uuid"),
+    .nouse_uuid = GS_STR_INIT("amd.com/nouse-gpu-uuid"),
+    .use_type = GS_STR_INIT("amd.com/use-gputype"),
+    .nouse_type = GS_STR_INIT("amd.com/nouse-gputype"),
+    .numa_bind = GS_STR_INIT("amd.com/numa-bind"),
+    .link_bind = GS_STR_INIT("amd.com/link-bind"),
+    .lock = GS_STR_INIT(GS_KEY_NODE_LOCK),
     .own = "hami.io/amd-cu-allocated",
 };
 

@@ -2,16 +2,13 @@
 
 #include <cyaml/cyaml.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "model/usual.h"
 #include "vendors/ascend/policy/vnpu.h"
 
 #define CHIPS_MAX     64
 #define TEMPLATES_MAX 64
-#define WORD_MAX      40 /* "hami.io/no-use-<word>-uuid": a key's name has at most 63 characters */
 
 struct templ_conf {
     const char *name;
@@ -137,14 +134,6 @@ static const struct gs_policy_ops ops = {
     .annotate = gs_vnpu_annotate,
 };
 
-static bool is_word(const char *word)
-{
-    size_t n = word != NULL ? strlen(word) : 0;
-
-    return n > 0 && n <= WORD_MAX &&
-           strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == n;
-}
-
 static bool is_amount(int64_t value)
 {
     return value >= 0 && value <= INT32_MAX;
@@ -152,7 +141,7 @@ static bool is_amount(int64_t value)
 
 static int check(const struct chip_conf *conf, const struct gs_policies *out, struct gs_err *err)
 {
-    if (!is_word(conf->word))
+    if (!gs_usual_is_word(conf->word))
         return gs_err_set(err, -EINVAL, "vnpus: '%s' is no commonWord",
                           conf->word != NULL ? conf->word : "");
     if (gs_policies_find(out, gs_str_of(conf->word)) != NULL)
@@ -212,12 +201,6 @@ static struct gs_vnpu_chip *make_chip(const struct chip_conf *conf, const struct
     return chip;
 }
 
-static struct gs_str made(struct gs_arena *arena, const char *before, const char *word,
-                          const char *behind)
-{
-    return gs_arena_printf(arena, "%s%s%s", before, word, behind);
-}
-
 static int add(const struct chip_conf *conf, const struct gs_vnpu_chip *chip,
                struct gs_arena *arena, struct gs_policies *out)
 {
@@ -231,22 +214,23 @@ static int add(const struct chip_conf *conf, const struct gs_vnpu_chip *chip,
         .ops = &ops,
         .names =
             {
-                .count = gs_usual_name(arena, conf->count, made(arena, "huawei.com/", word, "").p),
+                .count = gs_usual_name(arena, conf->count,
+                                       gs_usual_made(arena, "huawei.com/", word, "").p),
                 .mem = gs_usual_name(arena, conf->mem_name,
-                                     made(arena, "huawei.com/", word, "-memory").p),
+                                     gs_usual_made(arena, "huawei.com/", word, "-memory").p),
                 .core = gs_usual_name(arena, conf->core_name,
-                                      made(arena, "huawei.com/", word, "-core").p),
+                                      gs_usual_made(arena, "huawei.com/", word, "-core").p),
             },
         .keys =
             {
-                .to_allocate = made(arena, "hami.io/", word, "-devices-to-allocate"),
-                .allocated = made(arena, "hami.io/", word, "-devices-allocated"),
-                .node_register = made(arena, "hami.io/node-register-", word, ""),
-                .handshake = made(arena, "hami.io/node-handshake-", word, ""),
-                .use_uuid = made(arena, "hami.io/use-", word, "-uuid"),
-                .nouse_uuid = made(arena, "hami.io/no-use-", word, "-uuid"),
+                .to_allocate = gs_usual_made(arena, "hami.io/", word, "-devices-to-allocate"),
+                .allocated = gs_usual_made(arena, "hami.io/", word, "-devices-allocated"),
+                .node_register = gs_usual_made(arena, "hami.io/node-register-", word, ""),
+                .handshake = gs_usual_made(arena, "hami.io/node-handshake-", word, ""),
+                .use_uuid = gs_usual_made(arena, "hami.io/use-", word, "-uuid"),
+                .nouse_uuid = gs_usual_made(arena, "hami.io/no-use-", word, "-uuid"),
                 .lock = GS_STR(GS_KEY_NODE_LOCK),
-                .own = made(arena, "huawei.com/", word, " predicate-time").p,
+                .own = gs_usual_made(arena, "huawei.com/", word, " predicate-time").p,
             },
         .mem_factor = conf->mem_factor > 1 ? (int32_t)conf->mem_factor : 1,
         .quota_factor = conf->mem_factor > 1 ? (int32_t)conf->mem_factor : 1,

@@ -33,18 +33,7 @@ static int read_device(void *user, struct yyjson_val *element, struct gs_arena *
     return 0;
 }
 
-static enum gs_reason amounts(const struct gs_policy *p, const struct gs_fit *fit,
-                              const struct gs_device *dev, struct gs_pick *pick)
-{
-    (void)p;
-    (void)fit;
-    (void)dev;
-    pick->mem_mib = 0;
-    pick->cores = 0;
-    return GS_REASON_COUNT;
-}
-
-static const struct gs_fit_rules rules = {.amounts = amounts};
+static const struct gs_fit_rules rules = {.amounts = gs_usual_count_alone};
 static const struct gs_policy_ops ops = {
     .admit = gs_usual_admit,
     .request = gs_usual_request,

@@ -165,20 +165,15 @@ static const struct gs_policy_ops ops = {
 
 /* --- how it is configured --- */
 
-#define KEY(text)                                                                                  \
-    {                                                                                              \
-        (text), sizeof(text) - 1                                                                   \
-    }
-
 static const struct gs_keys keys = {
-    .to_allocate = KEY("hami.io/cambricon-mlu-devices-to-allocate"),
-    .allocated = KEY("hami.io/cambricon-mlu-devices-allocated"),
-    .node_register = KEY("hami.io/node-mlu-register"),
-    .use_uuid = KEY("cambricon.com/use-gpuuuid"),
-    .nouse_uuid = KEY("cambricon.com/nouse-gpuuuid"),
-    .use_type = KEY("cambricon.com/use-mlutype"),
-    .nouse_type = KEY("cambricon.com/nouse-mlutype"),
-    .lock = KEY("cambricon.com/dsmlu.lock"),
+    .to_allocate = GS_STR_INIT("hami.io/cambricon-mlu-devices-to-allocate"),
+    .allocated = GS_STR_INIT("hami.io/cambricon-mlu-devices-allocated"),
+    .node_register = GS_STR_INIT("hami.io/node-mlu-register"),
+    .use_uuid = GS_STR_INIT("cambricon.com/use-gpuuuid"),
+    .nouse_uuid = GS_STR_INIT("cambricon.com/nouse-gpuuuid"),
+    .use_type = GS_STR_INIT("cambricon.com/use-mlutype"),
+    .nouse_type = GS_STR_INIT("cambricon.com/nouse-mlutype"),
+    .lock = GS_STR_INIT("cambricon.com/dsmlu.lock"),
     .own = "CAMBRICON_DSMLU_ASSIGNED CAMBRICON_DSMLU_ASSIGHED CAMBRICON_DSMLU_PROFILE",
 };
 

@@ -25,21 +25,16 @@ static const struct gs_policy_ops ops = {
     .rules = &rules,
 };
 
-#define KEY(text)                                                                                  \
-    {                                                                                              \
-        (text), sizeof(text) - 1                                                                   \
-    }
-
 static const struct gs_keys keys = {
-    .to_allocate = KEY("hami.io/dcu-devices-to-allocate"),
-    .allocated = KEY("hami.io/dcu-devices-allocated"),
-    .node_register = KEY("hami.io/node-dcu-register"),
-    .handshake = KEY("hami.io/node-handshake-dcu"),
-    .use_uuid = KEY("hygon.com/use-gpuuuid"),
-    .nouse_uuid = KEY("hygon.com/nouse-gpuuuid"),
-    .use_type = KEY("hygon.com/use-dcutype"),
-    .nouse_type = KEY("hygon.com/nouse-dcutype"),
-    .lock = KEY(GS_KEY_NODE_LOCK),
+    .to_allocate = GS_STR_INIT("hami.io/dcu-devices-to-allocate"),
+    .allocated = GS_STR_INIT("hami.io/dcu-devices-allocated"),
+    .node_register = GS_STR_INIT("hami.io/node-dcu-register"),
+    .handshake = GS_STR_INIT("hami.io/node-handshake-dcu"),
+    .use_uuid = GS_STR_INIT("hygon.com/use-gpuuuid"),
+    .nouse_uuid = GS_STR_INIT("hygon.com/nouse-gpuuuid"),
+    .use_type = GS_STR_INIT("hygon.com/use-dcutype"),
+    .nouse_type = GS_STR_INIT("hygon.com/nouse-dcutype"),
+    .lock = GS_STR_INIT(GS_KEY_NODE_LOCK),
 };
 
 /* No CYAML_FLAG_POINTER_NULL: it would take "" for a missing key. */

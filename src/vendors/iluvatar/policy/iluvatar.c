@@ -2,7 +2,6 @@
 
 #include <cyaml/cyaml.h>
 #include <errno.h>
-#include <string.h>
 
 #include "model/amount.h"
 #include "model/usual.h"
@@ -10,7 +9,6 @@
 /* Names, units and rules: HAMi v2.10. One policy per chip of the configuration. */
 #define UNIT_MIB  256
 #define CHIPS_MAX 64
-#define WORD_MAX  40 /* "hami.io/no-use-<word>-uuid": a key's name has at most 63 characters */
 
 struct conf {
     const char *chip, *word, *count, *mem, *core;
@@ -80,20 +78,6 @@ static const struct gs_policy_ops ops = {
     .rules = &rules,
 };
 
-static bool is_word(const char *word)
-{
-    size_t n = word != NULL ? strlen(word) : 0;
-
-    return n > 0 && n <= WORD_MAX &&
-           strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == n;
-}
-
-static struct gs_str made(struct gs_arena *arena, const char *before, const char *word,
-                          const char *behind)
-{
-    return gs_arena_printf(arena, "%s%s%s", before, word, behind);
-}
-
 static int add(const struct conf *conf, struct gs_arena *arena, struct gs_policies *out,
                struct gs_err *err)
 {
@@ -101,7 +85,7 @@ static int add(const struct conf *conf, struct gs_arena *arena, struct gs_polici
     const char *chip = conf->chip != NULL ? conf->chip : word;
     struct gs_policy *p = GS_ARENA_NEW(arena, struct gs_policy);
 
-    if (!is_word(word) || !is_word(chip))
+    if (!gs_usual_is_word(word) || !gs_usual_is_word(chip))
         return gs_err_set(err, -EINVAL, "iluvatars: '%s' is no commonWord",
                           word != NULL ? word : "");
     if (gs_policies_find(out, gs_str_of(word)) != NULL)
@@ -113,21 +97,21 @@ static int add(const struct conf *conf, struct gs_arena *arena, struct gs_polici
         .ops = &ops,
         .names =
             {
-                .count =
-                    gs_usual_name(arena, conf->count, made(arena, "iluvatar.ai/", chip, "-vgpu").p),
-                .mem =
-                    gs_usual_name(arena, conf->mem, made(arena, "iluvatar.ai/", chip, ".vMem").p),
-                .core =
-                    gs_usual_name(arena, conf->core, made(arena, "iluvatar.ai/", chip, ".vCore").p),
+                .count = gs_usual_name(arena, conf->count,
+                                       gs_usual_made(arena, "iluvatar.ai/", chip, "-vgpu").p),
+                .mem = gs_usual_name(arena, conf->mem,
+                                     gs_usual_made(arena, "iluvatar.ai/", chip, ".vMem").p),
+                .core = gs_usual_name(arena, conf->core,
+                                      gs_usual_made(arena, "iluvatar.ai/", chip, ".vCore").p),
             },
         .keys =
             {
-                .to_allocate = made(arena, "hami.io/", word, "-devices-to-allocate"),
-                .allocated = made(arena, "hami.io/", word, "-devices-allocated"),
-                .node_register = made(arena, "hami.io/node-", word, "-register"),
-                .handshake = made(arena, "hami.io/node-handshake-", word, ""),
-                .use_uuid = made(arena, "hami.io/use-", word, "-uuid"),
-                .nouse_uuid = made(arena, "hami.io/no-use-", word, "-uuid"),
+                .to_allocate = gs_usual_made(arena, "hami.io/", word, "-devices-to-allocate"),
+                .allocated = gs_usual_made(arena, "hami.io/", word, "-devices-allocated"),
+                .node_register = gs_usual_made(arena, "hami.io/node-", word, "-register"),
+                .handshake = gs_usual_made(arena, "hami.io/node-handshake-", word, ""),
+                .use_uuid = gs_usual_made(arena, "hami.io/use-", word, "-uuid"),
+                .nouse_uuid = gs_usual_made(arena, "hami.io/no-use-", word, "-uuid"),
                 .lock = GS_STR(GS_KEY_NODE_LOCK),
             },
         .mem_factor = UNIT_MIB,

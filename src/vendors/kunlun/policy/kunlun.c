@@ -236,16 +236,9 @@ static double score(const struct gs_policy *policy, const struct gs_assignment *
 static int annotate(const struct gs_policy *policy, const struct gs_assignment *a,
                     struct gs_arena *arena, struct gs_pairs *ret)
 {
-    struct gs_str list = {0};
+    struct gs_str list = gs_usual_last_indexes(a, arena);
 
     (void)policy;
-    for (size_t c = 0; c < a->pod->n_containers; c++) {
-        if (a->n_picks[c] > 0)
-            list = (struct gs_str){0}; /* the key holds one list: the last container's */
-        for (size_t i = 0; i < a->n_picks[c]; i++)
-            list = gs_arena_printf(arena, "%.*s%s%u", (int)list.n, list.n > 0 ? list.p : "",
-                                   i > 0 ? "," : "", a->node->dev[a->pick[c][i].dev].index);
-    }
     if (list.n > 0)
         (void)gs_pairs_set(ret, arena, GS_STR("BAIDU_COM_DEVICE_IDX"), list);
     return gs_arena_check(arena); /* says it for all of them */

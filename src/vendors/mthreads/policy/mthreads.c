@@ -180,17 +180,10 @@ static enum gs_reason last(const struct gs_policy *p, const struct gs_fit *fit,
 static int annotate(const struct gs_policy *policy, const struct gs_assignment *a,
                     struct gs_arena *arena, struct gs_pairs *ret)
 {
-    struct gs_str list = {0};
+    struct gs_str list = gs_usual_last_indexes(a, arena);
     int rc;
 
     (void)policy;
-    for (size_t c = 0; c < a->pod->n_containers; c++) {
-        if (a->n_picks[c] > 0)
-            list = (struct gs_str){0}; /* the last container that has cards counts */
-        for (size_t i = 0; i < a->n_picks[c]; i++)
-            list = gs_arena_printf(arena, "%.*s%s%u", (int)list.n, list.p != NULL ? list.p : "",
-                                   i > 0 ? "," : "", a->node->dev[a->pick[c][i].dev].index);
-    }
     rc = gs_pairs_set(ret, arena, GS_STR("mthreads.com/gpu-index"), list);
     if (rc == 0)
         rc = gs_pairs_set(ret, arena, GS_STR("mthreads.com/predicate-node"), a->node->name);

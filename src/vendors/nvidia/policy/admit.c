@@ -1,7 +1,6 @@
 #include "vendors/nvidia/policy/admit.h"
 
 #include <errno.h>
-#include <inttypes.h>
 
 #include "model/amount.h"
 #include "model/usual.h"
@@ -36,24 +35,6 @@ static int look(const struct gs_policy *policy, const struct gs_container *c, st
     a.has_count = gs_amount_read(c, names->count, GS_AMOUNT_BOTH, &a.count) > 0;
     *ret = a;
     return 0;
-}
-
-static int set_priority(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
-                        struct gs_err *err)
-{
-    const struct gs_container *c = &pod->container[container];
-    int32_t priority = 0;
-    struct gs_str text;
-    int rc = gs_amount_read_i32(c, policy->names.priority, GS_AMOUNT_LIMITS, 1, &priority);
-
-    if (rc < 0)
-        return gs_usual_refuse(c, policy->names.priority, "must be an integer below 2^31", err);
-    if (rc == 0)
-        return 0;
-    text = gs_arena_printf(pod->arena, "%" PRId32, priority);
-    if (text.n == 0)
-        return -ENOMEM;
-    return gs_pod_edit(pod, GS_EDIT_ENV, container, GS_STR("CUDA_TASK_PRIORITY"), text);
 }
 
 /* A container that names cards or a part of one; edits what HAMi's webhook adds. */
@@ -100,7 +81,7 @@ int gs_nvidia_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t c
     rc = look(policy, c, &a, err);
     if (rc < 0)
         return rc;
-    rc = set_priority(policy, pod, container, err);
+    rc = gs_usual_pass_priority(policy, pod, container, "CUDA_TASK_PRIORITY", err);
     if (rc < 0)
         return rc;
     asks = a.has_count

@@ -90,10 +90,7 @@ const struct cyaml_schema_value gs_nvidia_schema = {
 /* --- the chart's list of MIG profiles by model --- */
 
 #define WORDS(name, ...) static const struct gs_str name[] = {__VA_ARGS__}
-#define W(text)                                                                                    \
-    {                                                                                              \
-        (text), sizeof(text) - 1                                                                   \
-    }
+#define W                GS_STR_INIT
 
 WORDS(a30, W("A30"));
 WORDS(a30_p, W("1g.6gb"), W("2g.12gb"), W("4g.24gb"));

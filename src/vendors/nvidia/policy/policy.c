@@ -20,23 +20,18 @@ static const struct gs_policy_ops ops = {
     .annotate = gs_nvidia_annotate,
 };
 
-#define KEY(text)                                                                                  \
-    {                                                                                              \
-        (text), sizeof(text) - 1                                                                   \
-    }
-
 static const struct gs_keys keys = {
-    .to_allocate = KEY("hami.io/vgpu-devices-to-allocate"),
-    .allocated = KEY("hami.io/vgpu-devices-allocated"),
-    .placements = KEY("hami.io/vgpu-mig-allocations"),
-    .node_register = KEY("hami.io/node-nvidia-register"),
-    .handshake = KEY("hami.io/node-handshake"),
-    .use_uuid = KEY("nvidia.com/use-gpuuuid"),
-    .nouse_uuid = KEY("nvidia.com/nouse-gpuuuid"),
-    .use_type = KEY("nvidia.com/use-gputype"),
-    .nouse_type = KEY("nvidia.com/nouse-gputype"),
-    .numa_bind = KEY("nvidia.com/numa-bind"),
-    .lock = KEY(GS_KEY_NODE_LOCK),
+    .to_allocate = GS_STR_INIT("hami.io/vgpu-devices-to-allocate"),
+    .allocated = GS_STR_INIT("hami.io/vgpu-devices-allocated"),
+    .placements = GS_STR_INIT("hami.io/vgpu-mig-allocations"),
+    .node_register = GS_STR_INIT("hami.io/node-nvidia-register"),
+    .handshake = GS_STR_INIT("hami.io/node-handshake"),
+    .use_uuid = GS_STR_INIT("nvidia.com/use-gpuuuid"),
+    .nouse_uuid = GS_STR_INIT("nvidia.com/nouse-gpuuuid"),
+    .use_type = GS_STR_INIT("nvidia.com/use-gputype"),
+    .nouse_type = GS_STR_INIT("nvidia.com/nouse-gputype"),
+    .numa_bind = GS_STR_INIT("nvidia.com/numa-bind"),
+    .lock = GS_STR_INIT(GS_KEY_NODE_LOCK),
 };
 
 static void set_names(const struct gs_nvidia_yaml *yaml, struct gs_arena *arena,

@@ -70,17 +70,6 @@ static bool offers_dies(const struct gs_node *node, const struct gs_group *group
     return group->n > 0 && node->dev[group->first].custom != NULL;
 }
 
-static enum gs_reason amounts(const struct gs_policy *p, const struct gs_fit *fit,
-                              const struct gs_device *dev, struct gs_pick *pick)
-{
-    (void)p;
-    (void)fit;
-    (void)dev;
-    pick->mem_mib = 0;
-    pick->cores = 0;
-    return GS_REASON_COUNT;
-}
-
 /* Who wants a card that nobody uses wants all of its dies unused. */
 static enum gs_reason last(const struct gs_policy *p, const struct gs_fit *fit,
                            const struct gs_device *dev, const struct gs_pick *so_far, size_t n,
@@ -127,7 +116,7 @@ static double score(const struct gs_policy *policy, const struct gs_assignment *
 }
 
 static const struct gs_fit_rules rules = {
-    .amounts = amounts,
+    .amounts = gs_usual_count_alone,
     .last = last,
     .collects = collects,
     .choose = choose,
