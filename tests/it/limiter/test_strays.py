@@ -152,6 +152,44 @@ def test_only_a_slice_with_a_share_of_that_card_pays(seen):
     assert took["other"] < 1.5 and took["free"] < 1.5  # a kernel of 0.3 s, and starting Python
 
 
+# Copies and fills inside the card; in a simulated one the call itself moves the bytes, for longer than the card takes.
+INSIDE = """
+import ctypes as c, sys, time
+cu, p, z, u = c.CDLL("libcuda.so.1"), c.c_void_p, c.c_size_t, c.c_ulonglong
+def ck(rc): assert rc == 0, rc
+ctx, d = p(), u()
+ck(cu.cuInit(0))
+ck(cu.cuDevicePrimaryCtxRetain(c.byref(ctx), 0))
+ck(cu.cuCtxSetCurrent(ctx))
+ck(cu.cuMemAlloc_v2(c.byref(d), z(1 << 20)))
+a, b, n = u(d.value), u(d.value + (1 << 19)), z(1 << 16)
+one = {"fill": lambda f=cu.cuMemsetD8Async, v=c.c_ubyte(1), s=p(): f(a, v, n, s),
+       "copy": lambda f=cu.cuMemcpyDtoDAsync_v2, s=p(): f(a, b, n, s), "any": lambda f=cu.cuMemcpy: f(a, b, n)}[sys.argv[1]]
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    for _ in range(8):
+        one()
+    ck(cu.cuStreamSynchronize(None))
+"""
+
+
+def inside(way):
+    with Cards() as cards:
+        watch = cards.watch()
+        p = cards.start([STAGE / "bin" / "gpuslice", "run", "--name", "s", "--cores", "5", "--", sys.executable, "-c", INSIDE,
+                         way, "7"], "s", GPUSLICE_LIMIT_COPIES="1")
+        share = share_of(watch, "s", begun(watch, "s") + 1.0, 4.0)
+        return share, p.wait(30), p.stderr.read()
+
+
+@scenario(inside)
+@pytest.mark.parametrize("way", ["fill", "copy", "any"])
+def test_what_the_host_does_in_a_copy_is_not_charged(seen, way):
+    share, rc, said = seen
+    assert rc == 0, said
+    assert share == pytest.approx(0.05, abs=0.012)  # 2 % where the host's time counted
+
+
 def stopped():
     """A high slice is stopped while it waits; it owes card time, so it nearly always does."""
     with Cards() as cards:

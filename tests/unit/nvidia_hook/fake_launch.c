@@ -36,6 +36,11 @@ struct gs_cost *gs_cost_claim(uint64_t key, uint32_t quarter)
     return &gs_cost_table.coarse[quarter];
 }
 
+uint64_t gs_cost_prior_copy(uint64_t bytes, uint32_t bytes_per_ns)
+{
+    return bytes / bytes_per_ns;
+}
+
 void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured)
 {
     (void)dev, (void)cost_ns, (void)measured;

@@ -27,6 +27,12 @@ bool gs_copy_describe(struct gs_launch *copy, enum gs_copy_way way, uint64_t byt
     return true;
 }
 
+uint64_t gs_copy_least_ns(const struct gs_launch *copy)
+{
+    return gs_cost_prior_copy(copy->blocks,
+                              copy->handle == GS_COPY_ANY ? CARD_BYTES_PER_NS : copy->per_block);
+}
+
 enum gs_copy_way gs_copy_way_of(CUmemorytype from, CUmemorytype to)
 {
     if (from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED)

@@ -9,6 +9,7 @@
 #include "hook/ring.h"
 #include "hook/spin.h"
 #include "hook/sys.h"
+#include "vendors/nvidia/hook/copy_time.h"
 #include "vendors/nvidia/hook/launch.h"
 #include "vendors/nvidia/hook/span.h"
 
@@ -57,9 +58,11 @@ struct gs_inflight {
     bool is_ended;
     const struct gs_cost *tried; /* of unknown length, of this kind; NULL known */
     struct gs_timing_base base;
-    uint64_t recorded_ns; /* event[1] was recorded then or later; of a mark event[2] */
-    uint64_t host_ns;     /* between the first record and the launch */
-    uint64_t out_ns;      /* the launch may be on the card from then on; 0 not yet, or a mark */
+    uint64_t recorded_ns;     /* event[1] was recorded then or later; of a mark event[2] */
+    uint64_t host_ns;         /* between the first record and the launch */
+    uint64_t out_ns;          /* the launch may be on the card from then on; 0 not yet, or a mark */
+    uint64_t copy_ns;         /* of a copy: what it takes at least; 0 a launch */
+    struct gs_copy_time call; /* of a copy */
     struct gs_inflight_launch launch;
 };
 
@@ -319,10 +322,11 @@ enum gs_inflight_kind gs_inflight_kind_of(const struct gs_inflight *e)
     return e->kind;
 }
 
-bool gs_inflight_start(struct gs_inflight *e)
+bool gs_inflight_start(struct gs_inflight *e, uint64_t copy_ns)
 {
     uint64_t now = gs_limiter_clock();
 
+    e->copy_ns = copy_ns;
     e->base = gs_timing_base_get(&e->where, now);
     e->recorded_ns = e->host_ns = gs_limiter_clock();
     if (e->kind == GS_INFLIGHT_MARK)
@@ -332,7 +336,10 @@ bool gs_inflight_start(struct gs_inflight *e)
     if (gs_timing_record(e->event[0], &e->where)) {
         e->recorded_ns = gs_limiter_clock();
         if (gs_timing_record(e->event[1], &e->where)) {
-            e->host_ns = gs_limiter_clock() - e->host_ns;
+            now = gs_limiter_clock();
+            e->host_ns = now - e->host_ns;
+            if (e->copy_ns != 0)
+                gs_copy_time_begin(&e->call, now);
             return true;
         }
     }
@@ -404,6 +411,8 @@ void gs_inflight_blind_seen(uint32_t dev, uint64_t now_ns)
 
 void gs_inflight_end(struct gs_inflight *e)
 {
+    if (e->copy_ns != 0 && e->kind != GS_INFLIGHT_MARK)
+        gs_copy_time_end(&e->call, gs_timing_query(e->event[1]) != 0);
     e->is_ended = gs_timing_record(e->event[2], &e->where);
 }
 
@@ -494,6 +503,8 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t
     __atomic_store_n(&failures, 0, __ATOMIC_RELAXED);
     took = gs_cost_of_sample(gap > 0 ? (uint64_t)gap : 0, length > 0 ? (uint64_t)length : 0,
                              e->host_ns, l->est_ns, &is_sound);
+    if (e->copy_ns != 0)
+        took = gs_copy_time_of(&e->call, took, e->copy_ns);
     n = others_of(e, span, others);
     *ret_is_alone = is_sound && n == 0;
     if (*ret_is_alone) {
@@ -689,7 +700,7 @@ static void finish(struct gs_inflight *e, uint64_t seen_ns)
         gs_timing_place(&e->base, e->event[l->kind == GS_INFLIGHT_MARK ? 2 : 1], e->event[2],
                         e->recorded_ns, seen_ns);
     struct gs_span span = {t.start_ns, t.end_ns};
-    uint64_t weight = l->is_due ? gs_cost_weight(l->cost) : 1;
+    uint64_t weight = l->is_due && e->copy_ns == 0 ? gs_cost_weight(l->cost) : 1;
     uint64_t took = 0, own = GS_LIMITER_NOT_KNOWN, fresh;
     bool is_alone = false;
 
@@ -697,7 +708,8 @@ static void finish(struct gs_inflight *e, uint64_t seen_ns)
         settle_unseen(e, seen_ns);
         return;
     }
-    note_slack(e, span.start_ns, end_of(e->where.id));
+    if (e->copy_ns == 0) /* between copies the host works */
+        note_slack(e, span.start_ns, end_of(e->where.id));
     if (l->kind == GS_INFLIGHT_MEASURED) {
         (void)account_covered(e, span.start_ns, span.start_ns);
         if (own == GS_LIMITER_NOT_KNOWN)

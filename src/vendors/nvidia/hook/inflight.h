@@ -51,8 +51,9 @@ void gs_inflight_trouble(uint32_t dev, const char *what);
 struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,
                                      enum gs_inflight_kind kind);
 enum gs_inflight_kind gs_inflight_kind_of(const struct gs_inflight *entry);
-/** Record the events before the launch. False: the driver would not; the entry is given back. */
-GS_WUR bool gs_inflight_start(struct gs_inflight *entry);
+/** Record the events before the launch. False: the driver would not; the entry is given back.
+ *  @copy_ns  of a copy or fill: what it takes of any card of today; 0 a launch (copy_time.h). */
+GS_WUR bool gs_inflight_start(struct gs_inflight *entry, uint64_t copy_ns);
 /** The launch is out: record the event behind it. First thing, for an idle stream's event waits for
  * this call. */
 void gs_inflight_end(struct gs_inflight *entry);

@@ -5,6 +5,7 @@
 
 #include "hook/engine.h"
 #include "hook/resize.h"
+#include "vendors/nvidia/hook/copy.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/inflight.h"
@@ -219,8 +220,12 @@ static bool is_crowded(const struct gs_launch_stream *own)
 /* Is a launch settled by what it took, whatever was believed of it? */
 static bool is_measured(const struct gs_launch *l, const struct gs_launch_stream *stream)
 {
-    return l->est_ns == 0 || l->est_ns >= GS_COST_LONG_NS || gs_cost_is_spread(l->cost) ||
-           __atomic_load_n(&stream->want, __ATOMIC_RELAXED) == GS_LAUNCH_MEASURE;
+    if (l->est_ns == 0 || l->est_ns >= GS_COST_LONG_NS)
+        return true;
+    /* a copy is as long as its size; what it spreads by is the host's time in the call */
+    return l->shape != GS_LAUNCH_COPY_SHAPE &&
+           (gs_cost_is_spread(l->cost) ||
+            __atomic_load_n(&stream->want, __ATOMIC_RELAXED) == GS_LAUNCH_MEASURE);
 }
 
 /* Does this launch need an entry, and of what kind? Among other streams a sample is taken in the
@@ -297,7 +302,7 @@ static bool mark(struct gs_launch_stream *stream, const struct gs_timing_where *
     struct gs_inflight *entry = gs_inflight_take(where, GS_INFLIGHT_MARK);
     struct gs_inflight_launch launch = {.kind = GS_INFLIGHT_MARK};
 
-    if (entry == NULL || !gs_inflight_start(entry))
+    if (entry == NULL || !gs_inflight_start(entry, 0))
         return false;
     gs_inflight_end(entry);
     take_window(stream, &launch);
@@ -329,6 +334,11 @@ static bool is_to_wait(const struct gs_launch *l, const struct gs_launch_stream 
            __atomic_load_n(&gs_limiter_credit[l->dev].ns, __ATOMIC_RELAXED) < (int64_t)l->est_ns;
 }
 
+static uint64_t copy_ns(const struct gs_launch *l)
+{
+    return l->shape == GS_LAUNCH_COPY_SHAPE ? gs_copy_least_ns(l) : 0;
+}
+
 static void begin_relaxed(struct gs_launch *l)
 {
     struct gs_launch_stream *stream = claim_stream(&l->where);
@@ -351,7 +361,7 @@ static void begin_relaxed(struct gs_launch *l)
         l->entry = gs_inflight_take(&l->where, kind);
     l->measured = l->entry != NULL && kind == GS_INFLIGHT_MEASURED;
     pay(l, cost);
-    if (l->entry != NULL && !gs_inflight_start(l->entry))
+    if (l->entry != NULL && !gs_inflight_start(l->entry, copy_ns(l)))
         l->entry = NULL;
 }
 
