@@ -239,6 +239,9 @@ static void best(void **state)
     assert_int_equal(toy.reasons.best_device, 1);
     assert_int_equal(toy.reasons.best_free_mib, 5000);
     assert_int_equal(toy.reasons.need_mib, 6000);
+    toy.use[2].mem_mib = 3000; /* of two alike the one that is looked at first */
+    assert_int_equal(toy_walk(&toy, pick), -ENOSPC);
+    assert_int_equal(toy.reasons.best_device, 2);
     toy_wants(&toy, 0, 1, 1000, -1, 101);
     toy_used(&toy, 1, 0, 30);
     assert_int_equal(toy_walk(&toy, pick), -ENOSPC);

@@ -135,6 +135,8 @@ static void policies(void **state)
     assert_true(p.is_mutex && p.is_topology && p.is_chain);
     p = policy_of("mutex", NULL);
     assert_true(p.is_mutex && !p.is_chain);
+    p = policy_of("numa,spread,numa,spread,numa,spread,numa", NULL); /* each counts once */
+    assert_true(p.n_chain == 2 && p.chain[0] == GS_ORDER_NUMA && p.chain[1] == GS_ORDER_SPREAD);
     p = policy_of("", NULL); /* the daemon's flag */
     assert_true(p.n_chain == 1 && p.chain[0] == GS_ORDER_SPREAD && !p.is_chain);
 }
@@ -174,17 +176,26 @@ static void scores(void **state)
 static void node_scores(void **state)
 {
     const struct gs_device dev = {.count = 10, .cores = 100, .mem_mib = 8000}, none = {0};
+    const struct gs_device no_mem = {.count = 10, .cores = 100},
+                           no_cores = {.count = 1, .mem_mib = 1},
+                           no_count = {.cores = 1, .mem_mib = 1};
     const struct gs_use half = {.slots = 5, .mem_mib = 4000, .cores = 50}, idle = {0};
     struct gs_node node = {.dev = &dev, .use = &half, .n_dev = 1};
 
     (void)state;
     assert_float_equal(gs_node_score(&node), 15, 1e-9);
     node.use = &idle;
-    assert_float_equal(gs_node_score(&node), 0, 0);
+    assert_true(gs_node_score(&node) == 0); /* and no NaN */
     node.dev = &none;
-    assert_float_equal(gs_node_score(&node), 0, 0);
+    assert_true(gs_node_score(&node) == 0);
+    node.dev = &no_mem;
+    assert_true(gs_node_score(&node) == 0);
+    node.dev = &no_cores;
+    assert_true(gs_node_score(&node) == 0);
+    node.dev = &no_count;
+    assert_true(gs_node_score(&node) == 0);
     node.n_dev = 0;
-    assert_float_equal(gs_node_score(&node), 0, 0);
+    assert_true(gs_node_score(&node) == 0);
 }
 
 int main(void)

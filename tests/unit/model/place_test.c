@@ -6,6 +6,7 @@
 
 #include "model/order.h"
 #include "model/usage.h"
+#include "model/usual.h"
 #include "toy.h"
 
 static void want_given(struct toy *toy, const char *given)
@@ -270,6 +271,9 @@ static void two_vendors(void **state)
     /* the device's type, but for one that would break the text */
     assert_string_equal(toy_written(&toy, "toy2.io/allocated"), ";y,Model 2,0,0:x,Toy2,0,0:;");
     assert_string_equal(toy_written(&toy, "toy2.io/first"), "y");
+    toy.dev[2].type = (struct gs_str){0}; /* none: the word */
+    assert_string_equal(toy_written(&toy, "toy2.io/allocated"), ";y,Toy2,0,0:x,Toy2,0,0:;");
+    toy.dev[2].type = GS_STR("Model 2");
     assert_null(toy_written(&toy, "toy2.io/to-allocate"));
     /* a node without one of the vendors */
     toy.node.n_groups = 1;
@@ -433,15 +437,39 @@ static void usage(void **state)
     toy_fini(&toy);
 }
 
+/* A10: a card's score has the request in it where its type is the vendor's word. 0 percent beside a
+ * number of MiB (gs_usual_request()) means these MiB. 300 of 1000 and 2000 of 4000 are used; with
+ * 500 more it is 80 % and 62.5 %, and spread takes the less used one. */
+static void score_of_mib(void **state)
+{
+    struct toy toy;
+
+    (void)state;
+    toy_init(&toy);
+    toy.ops.request = gs_usual_request;
+    toy_device(&toy, "small")->mem_mib = 1000;
+    toy_used(&toy, 1, 300, 0);
+    toy_device(&toy, "large")->mem_mib = 4000;
+    toy_used(&toy, 1, 2000, 0);
+    toy_wants(&toy, toy_container(&toy), 1, 500, -1, 0);
+    assert_int_equal(toy_place(&toy), 0);
+    assert_string_equal(toy_given(&toy), "large;");
+    toy.dev[0].type = toy.dev[1].type = GS_STR("Model"); /* without the request */
+    assert_int_equal(toy_place(&toy), 0);
+    assert_string_equal(toy_given(&toy), "small;");
+    toy_fini(&toy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_device),        cmocka_unit_test(containers),
-        cmocka_unit_test(choices),           cmocka_unit_test(node_policies),
-        cmocka_unit_test(init_containers),   cmocka_unit_test(sidecars),
-        cmocka_unit_test(two_vendors),       cmocka_unit_test(asks),
-        cmocka_unit_test(negative_requests), cmocka_unit_test(many_cards),
-        cmocka_unit_test(quick_no),          cmocka_unit_test(usage),
+        cmocka_unit_test(score_of_mib),  cmocka_unit_test(one_device),
+        cmocka_unit_test(containers),    cmocka_unit_test(choices),
+        cmocka_unit_test(node_policies), cmocka_unit_test(init_containers),
+        cmocka_unit_test(sidecars),      cmocka_unit_test(two_vendors),
+        cmocka_unit_test(asks),          cmocka_unit_test(negative_requests),
+        cmocka_unit_test(many_cards),    cmocka_unit_test(quick_no),
+        cmocka_unit_test(usage),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
