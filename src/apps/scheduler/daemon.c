@@ -92,6 +92,11 @@ static enum gs_binder_leads leads(void *arg)
     return gs_leader_state(((struct gs_daemon *)arg)->leader);
 }
 
+static bool may_evict(void *arg)
+{
+    return leads(arg) == GS_BINDER_YES;
+}
+
 static void on_relist(void *arg)
 {
     gs_registry_relist(((struct gs_daemon *)arg)->registry);
@@ -275,9 +280,11 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
                                                    .arg = d},
                            &d->binder);
     if (rc == 0)
-        rc = gs_preempt_new(d->client, d->books,
-                            &(struct gs_preempt_opt){.filter = &d->filter, .events = d->events},
-                            &d->preempt, err);
+        rc = gs_preempt_new(
+            d->client, d->books,
+            &(struct gs_preempt_opt){
+                .filter = &d->filter, .events = d->events, .leads = may_evict, .arg = d},
+            &d->preempt, err);
     if (rc == 0)
         rc = gs_handshake_new(d->client, d->books,
                               &(struct gs_handshake_opt){.leads = leads, .arg = d}, &d->handshake);
