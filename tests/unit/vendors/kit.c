@@ -58,6 +58,23 @@ void kit_request(struct kit *kit, size_t container, const char *name, const char
     set(kit, &kit->container[container].requests, name, value);
 }
 
+void kit_ask_of(struct kit *kit, void (*set_one)(struct kit *, size_t, const char *, const char *),
+                const char *prefix, const char *amounts)
+{
+    struct gs_str rest = gs_str_of(amounts), one, name;
+
+    while (gs_str_cut(&rest, ' ', &one)) {
+        gs_str_cut(&one, '=', &name);
+        set_one(kit, 0, gs_arena_printf(&kit->arena, "%s%.*s", prefix, (int)name.n, name.p).p,
+                gs_arena_str(&kit->arena, one).p);
+    }
+}
+
+const char *kit_env_of(struct kit *kit, size_t container, const char *name)
+{
+    return text_of(kit, &kit->container[container].env, name);
+}
+
 void kit_annotate_pod(struct kit *kit, const char *key, const char *value)
 {
     set(kit, &kit->pod.annotations, key, value);
@@ -188,6 +205,28 @@ int kit_fit(struct kit *kit, size_t container)
             (struct gs_taken){.policy = kit->policy, .container = container, .pick = pick[i]};
     }
     return n;
+}
+
+int kit_fit_for(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores)
+{
+    kit_unfit(kit);
+    kit->request[0] =
+        (struct gs_request){.nums = n, .mem_mib = mem, .mem_pct = pct, .cores = cores};
+    return kit_fit(kit, 0);
+}
+
+void kit_want_fit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores,
+                  const char *chosen)
+{
+    assert_int_equal(kit_fit_for(kit, n, mem, pct, cores), n);
+    assert_string_equal(kit_chosen(kit, 0), chosen);
+}
+
+void kit_want_unfit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores,
+                    const char *reasons)
+{
+    assert_int_equal(kit_fit_for(kit, n, mem, pct, cores), -ENOSPC);
+    assert_string_equal(kit_reasons(kit), reasons);
 }
 
 void kit_want_cordoned(struct kit *kit, size_t container)

@@ -51,7 +51,11 @@ size_t kit_container(struct kit *kit, const char *name);
 void kit_limit(struct kit *kit, size_t container, const char *name, const char *value);
 void kit_request(struct kit *kit, size_t container, const char *name, const char *value);
 void kit_annotate_pod(struct kit *kit, const char *key, const char *value);
+/** "gpu=1 gpumem=2000" as limits or requests of container 0, each name behind `prefix`. */
+void kit_ask_of(struct kit *kit, void (*set_one)(struct kit *, size_t, const char *, const char *),
+                const char *prefix, const char *amounts);
 /** Values as they are now; NULL: none. */
+const char *kit_env_of(struct kit *kit, size_t container, const char *name);
 const char *kit_limit_of(struct kit *kit, size_t container, const char *name);
 const char *kit_request_of(struct kit *kit, size_t container, const char *name);
 const char *kit_annotation_of(struct kit *kit, const char *key);
@@ -70,6 +74,13 @@ struct gs_device *kit_device(struct kit *kit, size_t at);
 
 /** Fit the container with kit->request[container] and book what was chosen. The policy's answer. */
 int kit_fit(struct kit *kit, size_t container);
+/** kit_fit() of container 0 on the node as it was before, for (cards, MiB, percent, cores). */
+int kit_fit_for(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores);
+/** That it comes to these cards; that it fails with -ENOSPC and these reasons. */
+void kit_want_fit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores,
+                  const char *chosen);
+void kit_want_unfit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores,
+                    const char *reasons);
 /** With all cards of the node cordoned kit_fit() finds CardCordoned for each and nothing else.
  *  Leaves the node read anew, without a cordon. */
 void kit_want_cordoned(struct kit *kit, size_t container);

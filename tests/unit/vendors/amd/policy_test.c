@@ -19,26 +19,6 @@ static void setup(struct kit *kit)
     kit_container(kit, "c0");
 }
 
-/* "gpu=1 gpumem=2000" into limits or requests. */
-static void ask(struct kit *kit, void (*set)(struct kit *, size_t, const char *, const char *),
-                const char *amounts)
-{
-    struct gs_str rest = gs_str_of(amounts), one, name;
-
-    while (gs_str_cut(&rest, ' ', &one)) {
-        gs_str_cut(&one, '=', &name);
-        set(kit, 0, gs_arena_printf(&kit->arena, "amd.com/%.*s", (int)name.n, name.p).p,
-            gs_arena_str(&kit->arena, one).p);
-    }
-}
-
-static const char *env_of(struct kit *kit, const char *name)
-{
-    const struct gs_str *value = gs_pairs_find(&kit->container[0].env, gs_str_of(name));
-
-    return value != NULL ? gs_arena_str(&kit->arena, *value).p : NULL;
-}
-
 /* --- requests and admission --- */
 
 static void want_request(const char *limits, const char *requests, const int32_t *want)
@@ -47,8 +27,8 @@ static void want_request(const char *limits, const char *requests, const int32_t
     struct kit kit;
 
     setup(&kit);
-    ask(&kit, kit_limit, limits);
-    ask(&kit, kit_request, requests);
+    kit_ask_of(&kit, kit_limit, "amd.com/", limits);
+    kit_ask_of(&kit, kit_request, "amd.com/", requests);
     r = kit_ask(&kit, 0);
     assert_int_equal(r.nums, want != NULL ? want[0] : 0);
     if (want != NULL) {
@@ -87,8 +67,8 @@ static void want_admit(const char *limits, const char *requests, int rc, const c
     struct kit kit;
 
     setup(&kit);
-    ask(&kit, kit_limit, limits);
-    ask(&kit, kit_request, requests);
+    kit_ask_of(&kit, kit_limit, "amd.com/", limits);
+    kit_ask_of(&kit, kit_request, "amd.com/", requests);
     assert_int_equal(kit_admit(&kit, 0), rc);
     assert_string_equal(kit.err.text, text);
     if (count == NULL)
@@ -149,12 +129,12 @@ static void test_environment(void **state)
     kit_init(&kit, &gs_amd_section, yaml, "AMD");
     assert_int_equal(cyaml_free(&config, gs_amd_section.schema, yaml, 0), CYAML_OK);
     kit_container(&kit, "c0");
-    ask(&kit, kit_limit, "gpu=1 task-priority=2147483647");
+    kit_ask_of(&kit, kit_limit, "amd.com/", "gpu=1 task-priority=2147483647");
     assert_int_equal(
         gs_pairs_set(&kit.container[0].env, &kit.arena, GS_STR("AMD_TASK_PRIORITY"), GS_STR("0")),
         0);
     assert_int_equal(kit_admit(&kit, 0), 1);
-    assert_string_equal(env_of(&kit, "AMD_TASK_PRIORITY"), "2147483647");
+    assert_string_equal(kit_env_of(&kit, 0, "AMD_TASK_PRIORITY"), "2147483647");
     assert_int_equal(kit.container[0].env.n, 1);
     assert_true(gs_str_eq_c(kit.pod.runtime_class, "amd"));
     kit_fini(&kit);
@@ -276,28 +256,6 @@ static void cards(struct kit *kit, const struct card *card, size_t n)
     kit_unfit(kit);
 }
 
-static int fit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores)
-{
-    kit_unfit(kit);
-    kit->request[0] =
-        (struct gs_request){.nums = n, .mem_mib = mem, .mem_pct = pct, .cores = cores};
-    return kit_fit(kit, 0);
-}
-
-static void want_fit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores,
-                     const char *chosen)
-{
-    assert_int_equal(fit(kit, n, mem, pct, cores), n);
-    assert_string_equal(kit_chosen(kit, 0), chosen);
-}
-
-static void want_unfit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores,
-                       const char *reasons)
-{
-    assert_int_equal(fit(kit, n, mem, pct, cores), -ENOSPC);
-    assert_string_equal(kit_reasons(kit), reasons);
-}
-
 #define SOME(kit, ...)                                                                             \
     cards(kit, (struct card[]){__VA_ARGS__},                                                       \
           sizeof((struct card[]){__VA_ARGS__}) / sizeof(struct card))
@@ -315,30 +273,30 @@ static void test_fit(void **state)
     (void)state;
     setup(&kit);
     SOME(&kit, {.id = "dev-0"}, {.id = "dev-1"});
-    want_fit(&kit, 2, 0, 0, 0, "1,0"); /* A19.1 */
+    kit_want_fit(&kit, 2, 0, 0, 0, "1,0"); /* A19.1 */
     want_pick(&kit, 0, 1000, 100);
     want_pick(&kit, 1, 1000, 100);
-    want_fit(&kit, 1, 500, 0, 50, "1"); /* A19.2 */
+    kit_want_fit(&kit, 1, 500, 0, 50, "1"); /* A19.2 */
     want_pick(&kit, 0, 500, 50);
-    want_fit(&kit, 1, 0, 25, 100, "1");
+    kit_want_fit(&kit, 1, 0, 25, 100, "1");
     want_pick(&kit, 0, 250, 100);
-    want_fit(&kit, 1, 500, 0, 0, "1"); /* a part of the memory and no cores: none */
+    kit_want_fit(&kit, 1, 500, 0, 0, "1"); /* a part of the memory and no cores: none */
     want_pick(&kit, 0, 500, 0);
     assert_true(kit.policy->writes_own_type); /* A19.4 */
     SOME(&kit, {.id = "dev-0", .used = 1, .mem_used = 900});
-    want_unfit(&kit, 1, 500, 0, 1, "1/1 CardInsufficientMemory"); /* A19.5 */
+    kit_want_unfit(&kit, 1, 500, 0, 1, "1/1 CardInsufficientMemory"); /* A19.5 */
     SOME(&kit, {.id = "dev-0", .used = 1, .cores = 10, .cores_used = 9});
-    want_unfit(&kit, 1, 500, 0, 100, "1/1 CardInsufficientCore");
+    kit_want_unfit(&kit, 1, 500, 0, 100, "1/1 CardInsufficientCore");
     SOME(&kit, {.id = "dev-0", .used = 2});
-    want_unfit(&kit, 1, 500, 0, 1, "1/1 CardTimeSlicingExhausted");
+    kit_want_unfit(&kit, 1, 500, 0, 1, "1/1 CardTimeSlicingExhausted");
     SOME(&kit, {.id = "dev-0", .is_sick = true});
-    want_unfit(&kit, 1, 500, 0, 1, "1/1 CardNotHealth");
+    kit_want_unfit(&kit, 1, 500, 0, 1, "1/1 CardNotHealth");
     SOME(&kit, {.id = "dev-0", .cores = -1});
-    want_unfit(&kit, 1, 500, 0, 1, "1/1 CardInsufficientCore");
+    kit_want_unfit(&kit, 1, 500, 0, 1, "1/1 CardInsufficientCore");
     SOME(&kit, {.id = "dev-0", .used = 1}); /* 100 percent is no claim to be alone */
-    want_fit(&kit, 1, 500, 0, 100, "0");
+    kit_want_fit(&kit, 1, 500, 0, 100, "0");
     SOME(&kit, {.id = "dev-0", .mem = 50});
-    want_fit(&kit, 1, 0, 1, 1, "0");
+    kit_want_fit(&kit, 1, 0, 1, 1, "0");
     want_pick(&kit, 0, 1, 1); /* a percentage gives a MiB at least */
     kit_fini(&kit);
 }
@@ -351,18 +309,18 @@ static void test_choice_of_the_pod(void **state)
     setup(&kit);
     SOME(&kit, {.id = "a", .type = "AMD Instinct MI300X VF"}, {.id = "b", .type = "AMD MI250X"});
     kit_annotate_pod(&kit, "amd.com/use-gputype", "mi300"); /* 46 */
-    want_fit(&kit, 1, 0, 0, 100, "0");
+    kit_want_fit(&kit, 1, 0, 0, 100, "0");
     kit_annotate_pod(&kit, "amd.com/use-gputype", "");
     kit_annotate_pod(&kit, "amd.com/nouse-gputype", " , "); /* 47, A5.25 */
-    want_fit(&kit, 1, 0, 0, 100, "1");
+    kit_want_fit(&kit, 1, 0, 0, 100, "1");
     kit_annotate_pod(&kit, "amd.com/nouse-gputype", " MI250 , "); /* A5.23 */
-    want_fit(&kit, 1, 0, 0, 100, "0");
+    kit_want_fit(&kit, 1, 0, 0, 100, "0");
     kit_annotate_pod(&kit, "amd.com/nouse-gputype", "");
     kit_annotate_pod(&kit, "amd.com/use-gputype", ", "); /* A5.24 */
-    want_unfit(&kit, 1, 0, 0, 100, "2/2 CardTypeMismatch");
+    kit_want_unfit(&kit, 1, 0, 0, 100, "2/2 CardTypeMismatch");
     kit_annotate_pod(&kit, "amd.com/use-gputype", "MI300,"); /* A5.26 */
     kit_annotate_pod(&kit, "amd.com/use-gpu-uuid", "b");
-    want_unfit(&kit, 1, 0, 0, 100, "1/2 CardTypeMismatch, 1/2 CardUuidMismatch");
+    kit_want_unfit(&kit, 1, 0, 0, 100, "1/2 CardTypeMismatch, 1/2 CardUuidMismatch");
     kit_fini(&kit);
 }
 
@@ -374,13 +332,13 @@ static void test_numa(void **state)
     setup(&kit);
     SOME(&kit, {.id = "a", .numa = 1}, {.id = "b", .numa = 0}, {.id = "c", .numa = 1},
          {.id = "d", .numa = 0});
-    want_fit(&kit, 2, 0, 0, 100, "3,2");
+    kit_want_fit(&kit, 2, 0, 0, 100, "3,2");
     kit_annotate_pod(&kit, "amd.com/numa-bind", "T"); /* as Go's ParseBool has it */
-    want_fit(&kit, 2, 0, 0, 100, "3,1");
-    want_unfit(&kit, 3, 0, 0, 100, "4/4 NumaNotFit");
-    want_fit(&kit, 1, 0, 0, 100, "3");
+    kit_want_fit(&kit, 2, 0, 0, 100, "3,1");
+    kit_want_unfit(&kit, 3, 0, 0, 100, "4/4 NumaNotFit");
+    kit_want_fit(&kit, 1, 0, 0, 100, "3");
     kit_annotate_pod(&kit, "amd.com/numa-bind", "yes");
-    want_fit(&kit, 2, 0, 0, 100, "3,2");
+    kit_want_fit(&kit, 2, 0, 0, 100, "3,2");
     kit_fini(&kit);
 }
 
@@ -397,18 +355,18 @@ static void test_links(void **state)
          {.id = "b", .bdf = "B", .peers = "\"A\",\"C\"", .numa = 1}, {.id = "lone", .bdf = "L"},
          {.id = "c", .bdf = "C", .peers = "\"A\",\"B\",\"D\""},
          {.id = "d", .bdf = "D", .peers = "\"B\""}); /* d and c do not agree */
-    want_fit(&kit, 1, 0, 0, 100, "4");
-    want_fit(&kit, 2, 0, 0, 100, "3,1");
-    want_fit(&kit, 3, 0, 0, 100, "3,1,0");
-    want_unfit(&kit, 4, 0, 0, 100, "5/5 LinkNotFit");
+    kit_want_fit(&kit, 1, 0, 0, 100, "4");
+    kit_want_fit(&kit, 2, 0, 0, 100, "3,1");
+    kit_want_fit(&kit, 3, 0, 0, 100, "3,1,0");
+    kit_want_unfit(&kit, 4, 0, 0, 100, "5/5 LinkNotFit");
     kit_annotate_pod(&kit, "amd.com/numa-bind", "true");
-    want_fit(&kit, 2, 0, 0, 100, "3,0");
-    want_unfit(&kit, 3, 0, 0, 100, "5/5 LinkNotFit");
-    want_unfit(&kit, 5, 0, 0, 100, "5/5 NumaNotFit");
+    kit_want_fit(&kit, 2, 0, 0, 100, "3,0");
+    kit_want_unfit(&kit, 3, 0, 0, 100, "5/5 LinkNotFit");
+    kit_want_unfit(&kit, 5, 0, 0, 100, "5/5 NumaNotFit");
     SOME(&kit, {.id = "p0", .bdf = "A"}, {.id = "q", .bdf = "B"}, {.id = "p1", .bdf = "A"});
-    want_fit(&kit, 2, 0, 0, 100, "2,0");
+    kit_want_fit(&kit, 2, 0, 0, 100, "2,0");
     SOME(&kit, {.id = "a"}, {.id = "b"}); /* no address: nothing is known to be linked */
-    want_unfit(&kit, 2, 0, 0, 100, "2/2 LinkNotFit");
+    kit_want_unfit(&kit, 2, 0, 0, 100, "2/2 LinkNotFit");
     kit_fini(&kit);
 }
 
@@ -421,7 +379,7 @@ static void test_whole(void **state)
     setup(&kit);
     kit_container(&kit, "c1");
     SOME(&kit, {.id = "uuid-0", .mem = 196608, .cores = 304});
-    ask(&kit, kit_limit, "gpu=1 gpumem-percentage=50 gpucores=25");
+    kit_ask_of(&kit, kit_limit, "amd.com/", "gpu=1 gpumem-percentage=50 gpucores=25");
     assert_int_equal(whole_place(&kit, NULL, 1, &p), 0);
     assert_string_equal(kit_written(&kit, &p, "hami.io/amd-devices-allocated"),
                         "uuid-0,AMD_Instinct_MI300X_VF,98304,76:;;"); /* A19.4, A19.6 */
@@ -441,16 +399,12 @@ static void test_no_memory(void **state)
     setup(&kit);
     gs_arena_init(&full);
     full.failed = true;
-    assert_int_equal(gs_amd_section.make(NULL, false, &full, &kit.policies, NULL), -ENOMEM);
-    assert_int_equal(kit.policies.n, 1);
-    ask(&kit, kit_limit, "gpumem=10");
+    kit_ask_of(&kit, kit_limit, "amd.com/", "gpumem=10");
     kit.pod.arena = &full;
     assert_int_equal(kit_admit(&kit, 0), -ENOMEM);
     kit.pod.arena = &kit.arena;
     kit_annotate_node(&kit, REGISTER, "[{\"id\":\"g\"}]");
-    kit.arena.failed = true;
-    assert_int_equal(kit_read_node(&kit), -ENOMEM);
-    kit.arena.failed = false;
+    kit_no_memory(&kit, &gs_amd_section);
     kit_fini(&kit);
 }
 

@@ -3,11 +3,10 @@
 
 #include "kit.h"
 #include "whole.h"
+#include "yaml.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include <cyaml/cyaml.h>
 
 #include "vendors/cambricon/policy/cambricon.h"
 
@@ -255,17 +254,11 @@ static void test_whole(void **state)
 
 static void test_section(void **state)
 {
-    static const cyaml_config_t config = {.mem_fn = cyaml_mem, .log_level = CYAML_LOG_ERROR};
     static const char text[] = "resourceCountName: cambricon.com/mlu\n";
-    struct gs_cambricon_conf *conf = NULL;
     struct kit kit;
 
     (void)state;
-    assert_int_equal(cyaml_load_data((const uint8_t *)text, sizeof(text) - 1, &config,
-                                     gs_cambricon_section.schema, (cyaml_data_t **)&conf, NULL),
-                     CYAML_OK);
-    setup(&kit, conf);
-    assert_int_equal(cyaml_free(&config, gs_cambricon_section.schema, conf, 0), CYAML_OK);
+    yaml_kit(&kit, &gs_cambricon_section, text, "MLU");
     assert_true(gs_str_eq_c(kit.policy->names.count, "cambricon.com/mlu"));
     assert_true(gs_str_eq_c(kit.policy->names.mem, LONG_MEM));
     assert_true(gs_str_eq_c(kit.policy->names.mem2, SHORT_MEM));
@@ -276,19 +269,12 @@ static void test_section(void **state)
 
 static void test_no_memory(void **state)
 {
-    struct gs_arena full;
     struct kit kit;
 
     (void)state;
     setup(&kit, NULL);
-    gs_arena_init(&full);
-    full.failed = true;
-    assert_int_equal(gs_cambricon_section.make(NULL, false, &full, &kit.policies, NULL), -ENOMEM);
-    assert_int_equal(kit.policies.n, 1);
     kit_capacity(&kit, LONG_CORE, "200");
-    kit.arena.failed = true;
-    assert_int_equal(kit_read_node(&kit), -ENOMEM);
-    kit.arena.failed = false;
+    kit_no_memory(&kit, &gs_cambricon_section);
     kit_fini(&kit);
 }
 

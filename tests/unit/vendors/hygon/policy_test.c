@@ -2,11 +2,10 @@
  * vdev files, device nodes). */
 
 #include "kit.h"
+#include "yaml.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include <cyaml/cyaml.h>
 
 #include "vendors/hygon/policy/hygon.h"
 
@@ -149,20 +148,14 @@ static void test_fit(void **state)
 
 static void test_section(void **state)
 {
-    static const cyaml_config_t config = {.mem_fn = cyaml_mem, .log_level = CYAML_LOG_ERROR};
     static const char text[] = "resourceCountName: hygon.com/hcunum\n"
                                "resourceMemoryName: hygon.com/hcumem\n"
                                "resourceCoreName: \"\"\n"
                                "memoryFactor: 2\n";
-    struct gs_hygon_conf *conf = NULL;
     struct kit kit;
 
     (void)state;
-    assert_int_equal(cyaml_load_data((const uint8_t *)text, sizeof(text) - 1, &config,
-                                     gs_hygon_section.schema, (cyaml_data_t **)&conf, NULL),
-                     CYAML_OK);
-    setup(&kit, conf);
-    assert_int_equal(cyaml_free(&config, gs_hygon_section.schema, conf, 0), CYAML_OK);
+    yaml_kit(&kit, &gs_hygon_section, text, "DCU");
     assert_true(gs_str_eq_c(kit.policy->names.count, "hygon.com/hcunum"));
     assert_true(gs_str_eq_c(kit.policy->names.mem, "hygon.com/hcumem"));
     assert_int_equal(kit.policy->names.core.n, 0);
@@ -177,19 +170,12 @@ static void test_section(void **state)
 
 static void test_no_memory(void **state)
 {
-    struct gs_arena full;
     struct kit kit;
 
     (void)state;
     setup(&kit, NULL);
-    gs_arena_init(&full);
-    full.failed = true;
-    assert_int_equal(gs_hygon_section.make(NULL, false, &full, &kit.policies, NULL), -ENOMEM);
-    assert_int_equal(kit.policies.n, 1);
     kit_annotate_node(&kit, "hami.io/node-dcu-register", "A,4,1000,100,DCU,0,true:");
-    kit.arena.failed = true;
-    assert_int_equal(kit_read_node(&kit), -ENOMEM);
-    kit.arena.failed = false;
+    kit_no_memory(&kit, &gs_hygon_section);
     kit_fini(&kit);
 }
 

@@ -50,28 +50,6 @@ static void cards(struct kit *kit, const struct card *card, size_t n)
     kit_unfit(kit);
 }
 
-static int fit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores)
-{
-    kit_unfit(kit);
-    kit->request[0] =
-        (struct gs_request){.nums = n, .mem_mib = mem, .mem_pct = pct, .cores = cores};
-    return kit_fit(kit, 0);
-}
-
-static void want_fit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores,
-                     const char *chosen)
-{
-    assert_int_equal(fit(kit, n, mem, pct, cores), n);
-    assert_string_equal(kit_chosen(kit, 0), chosen);
-}
-
-static void want_unfit(struct kit *kit, int32_t n, int32_t mem, int32_t pct, int32_t cores,
-                       const char *reasons)
-{
-    assert_int_equal(fit(kit, n, mem, pct, cores), -ENOSPC);
-    assert_string_equal(kit_reasons(kit), reasons);
-}
-
 #define SOME(kit, ...)                                                                             \
     cards(kit, (struct card[]){__VA_ARGS__},                                                       \
           sizeof((struct card[]){__VA_ARGS__}) / sizeof(struct card))
@@ -83,28 +61,28 @@ static void test_fit(void **state)
     (void)state;
     setup(&kit);
     SOME(&kit, {.id = "dev-0", .mem = 128}, {.id = "dev-1", .mem = 128});
-    want_fit(&kit, 1, 64, 0, 50, "1"); /* A15.1 */
+    kit_want_fit(&kit, 1, 64, 0, 50, "1"); /* A15.1 */
     assert_int_equal(kit.pick[0][0].mem_mib, 64);
     assert_int_equal(kit.pick[0][0].cores, 50);
     SOME(&kit, {.id = "dev-0", .cores_used = 100});
-    want_unfit(&kit, 1, 512, 0, 50, "1/1 CardInsufficientCore"); /* A15.3 */
+    kit_want_unfit(&kit, 1, 512, 0, 50, "1/1 CardInsufficientCore"); /* A15.3 */
     SOME(&kit, {.id = "dev-0", .used = 100});
-    want_unfit(&kit, 1, 512, 0, 50, "1/1 CardTimeSlicingExhausted"); /* A15.7 */
+    kit_want_unfit(&kit, 1, 512, 0, 50, "1/1 CardTimeSlicingExhausted"); /* A15.7 */
     SOME(&kit, {.id = "dev-0"});
-    want_fit(&kit, 1, 512, 0, 120, "0"); /* A15.8 */
+    kit_want_fit(&kit, 1, 512, 0, 120, "0"); /* A15.8 */
     assert_int_equal(kit.pick[0][0].cores, 100);
     SOME(&kit, {.id = "dev-0", .used = 20});
-    want_unfit(&kit, 1, 512, 0, 100, "1/1 ExclusiveDeviceAllocateConflict"); /* A15.9 */
+    kit_want_unfit(&kit, 1, 512, 0, 100, "1/1 ExclusiveDeviceAllocateConflict"); /* A15.9 */
     SOME(&kit, {.id = "dev-0", .used = 20, .cores_used = 10});
-    want_unfit(&kit, 2, 512, 0, 20, "1/1 AllocatedCardsInsufficientRequest"); /* A15.11 */
-    want_fit(&kit, 1, 0, 10, 20, "0");                                        /* A15.13 */
+    kit_want_unfit(&kit, 2, 512, 0, 20, "1/1 AllocatedCardsInsufficientRequest"); /* A15.11 */
+    kit_want_fit(&kit, 1, 0, 10, 20, "0");                                        /* A15.13 */
     assert_int_equal(kit.pick[0][0].mem_mib, 128);
     SOME(&kit, {.id = "dev-0"}, {.id = "dev-1"});
-    want_unfit(&kit, 3, 512, 0, 20, "2/2 AllocatedCardsInsufficientRequest"); /* A15.12 */
+    kit_want_unfit(&kit, 3, 512, 0, 20, "2/2 AllocatedCardsInsufficientRequest"); /* A15.12 */
     SOME(&kit, {.id = "dev-0", .mem_used = 1000});
-    want_unfit(&kit, 1, 512, 0, 20, "1/1 CardInsufficientMemory");
+    kit_want_unfit(&kit, 1, 512, 0, 20, "1/1 CardInsufficientMemory");
     SOME(&kit, {.id = "dev-0", .used = 1, .cores_used = 100});
-    want_unfit(&kit, 1, 512, 0, 0, "1/1 CardComputeUnitsExhausted");
+    kit_want_unfit(&kit, 1, 512, 0, 0, "1/1 CardComputeUnitsExhausted");
     kit_fini(&kit);
 }
 
@@ -117,20 +95,20 @@ static void test_choice_of_the_pod(void **state)
     /* A15.4 gives another vendor's word; ours never meet another's group: the type list instead. */
     kit_annotate_pod(&kit, "nvidia.com/use-gputype", "V100");
     SOME(&kit, {.id = "dev-1"});
-    want_unfit(&kit, 1, 512, 0, 50, "1/1 CardTypeMismatch");
+    kit_want_unfit(&kit, 1, 512, 0, 50, "1/1 CardTypeMismatch");
     kit_annotate_pod(&kit, "nvidia.com/use-gputype", " v100 , a100");
     kit_annotate_pod(&kit, "nvidia.com/use-gpuuuid", "dev-0");
-    want_unfit(&kit, 2, 512, 0, 50, "1/1 CardUuidMismatch"); /* A15.5 */
+    kit_want_unfit(&kit, 2, 512, 0, 50, "1/1 CardUuidMismatch"); /* A15.5 */
     kit_annotate_pod(&kit, "nvidia.com/use-gpuuuid", "");
     kit_annotate_pod(&kit, "nvidia.com/vgpu-mode", "mig,mps");
-    want_unfit(&kit, 1, 512, 0, 50, "1/1 CardTypeMismatch");
+    kit_want_unfit(&kit, 1, 512, 0, 50, "1/1 CardTypeMismatch");
     kit_annotate_pod(&kit, "nvidia.com/vgpu-mode", "mig,hami-core");
-    want_fit(&kit, 1, 512, 0, 50, "0");
+    kit_want_fit(&kit, 1, 512, 0, 50, "0");
     SOME(&kit, {.id = "used", .used = 1}, {.id = "idle"});
     kit.device_policy.is_mutex = true;
-    want_fit(&kit, 1, 512, 0, 50, "1"); /* A15.19 */
-    want_unfit(&kit, 2, 512, 0, 50,
-               "1/2 AllocatedCardsInsufficientRequest, 1/2 ExclusiveDeviceAllocateConflict");
+    kit_want_fit(&kit, 1, 512, 0, 50, "1"); /* A15.19 */
+    kit_want_unfit(&kit, 2, 512, 0, 50,
+                   "1/2 AllocatedCardsInsufficientRequest, 1/2 ExclusiveDeviceAllocateConflict");
     kit_fini(&kit);
 }
 
@@ -142,10 +120,10 @@ static void test_cordon(void **state)
     setup(&kit);
     kit_annotate_node(&kit, "hami.io/device-cordon", "dev-1, ");
     SOME(&kit, {.id = "dev-0"}, {.id = "dev-1"});
-    want_fit(&kit, 1, 512, 0, 50, "0"); /* A15.15 */
+    kit_want_fit(&kit, 1, 512, 0, 50, "0"); /* A15.15 */
     kit_annotate_node(&kit, "hami.io/device-cordon", "dev-0,dev-1");
     SOME(&kit, {.id = "dev-0"}, {.id = "dev-1"});
-    want_unfit(&kit, 1, 512, 0, 50, "2/2 CardCordoned"); /* A15.16 */
+    kit_want_unfit(&kit, 1, 512, 0, 50, "2/2 CardCordoned"); /* A15.16 */
     kit_fini(&kit);
 }
 
@@ -157,15 +135,15 @@ static void test_numa(void **state)
     setup(&kit);
     kit_annotate_pod(&kit, "nvidia.com/numa-bind", "true");
     SOME(&kit, {.id = "dev-0", .numa = 1}, {.id = "dev-1", .numa = 1}, {.id = "dev-2"});
-    want_fit(&kit, 2, 512, 0, 50, "1,0"); /* A15.17 */
+    kit_want_fit(&kit, 2, 512, 0, 50, "1,0"); /* A15.17 */
     /* A15.20 A n0, B n0, C n1 by falling score: A C B without, A B C with the grouping */
     SOME(&kit, {.id = "A"}, {.id = "B"}, {.id = "C", .numa = 1});
     memcpy(kit.order, (uint32_t[]){0, 2, 1}, 3 * sizeof(uint32_t));
-    assert_int_equal(fit(&kit, 2, 512, 0, 50), -ENOSPC);
+    assert_int_equal(kit_fit_for(&kit, 2, 512, 0, 50), -ENOSPC);
     memcpy(kit.order, (uint32_t[]){0, 1, 2}, 3 * sizeof(uint32_t));
-    want_fit(&kit, 2, 512, 0, 50, "1,0");
+    kit_want_fit(&kit, 2, 512, 0, 50, "1,0");
     kit.device_policy.is_topology = true; /* of the node that has enough */
-    want_fit(&kit, 2, 512, 0, 50, "1,0");
+    kit_want_fit(&kit, 2, 512, 0, 50, "1,0");
     kit_fini(&kit);
 }
 
@@ -181,7 +159,7 @@ static void test_many_reasons(void **state)
          {.id = "k"}, {.id = "d", .used = 100}, {.id = "e", .used = 100}, {.id = "f", .used = 100},
          {.id = "g", .used = 100}, {.id = "h", .mem_used = 1000}, {.id = "j", .mem_used = 1000},
          {.id = "l", .mem = 2048, .cores_used = 90});
-    want_fit(&kit, 2, 1024, 100, 20, "1,0");
+    kit_want_fit(&kit, 2, 1024, 100, 20, "1,0");
     assert_string_equal(kit_reasons(&kit),
                         "1/12 CardInsufficientCore, 2/12 CardInsufficientMemory, "
                         "3/12 CardUuidMismatch, 4/12 CardTimeSlicingExhausted");
@@ -240,7 +218,7 @@ static void want_place(struct kit *kit, int32_t mem, const char *profile, int32_
 {
     const struct gs_pick *pick = &kit->pick[0][0];
 
-    assert_int_equal(fit(kit, 1, mem, 101, 0), 1);
+    assert_int_equal(kit_fit_for(kit, 1, mem, 101, 0), 1);
     assert_true(gs_str_eq_c(pick->profile, profile));
     assert_int_equal(pick->place_start, start);
     assert_int_equal(pick->place_size, size);
@@ -262,16 +240,16 @@ static void test_mig(void **state)
     occupy(&kit, SPANS({4, 4}, {0, 2}, {3, 1}), 3);
     want_place(&kit, 5120, "1g.5gb", 2, 1); /* with the three above: A16.3 */
     occupy(&kit, SPANS({0, 4}, {4, 4}), 2);
-    want_unfit(&kit, 1, 4000, 101, 0, none); /* A16.4 */
+    kit_want_unfit(&kit, 1, 4000, 101, 0, none); /* A16.4 */
     occupy(&kit, SPANS({0, 2}, {2, 2}, {4, 2}), 3);
-    want_unfit(&kit, 1, 10000, 101, 0, none); /* A16.5 */
+    kit_want_unfit(&kit, 1, 10000, 101, 0, none); /* A16.5 */
     want_place(&kit, 5000, "1g.5gb", 6, 1);
-    want_unfit(&kit, 1, 0, 25, 0, none); /* A16.8 */
+    kit_want_unfit(&kit, 1, 0, 25, 0, none); /* A16.8 */
     occupy(&kit, SPANS({6, 1}), 1);
     want_place(&kit, 10000, "2g.10gb", 0, 2); /* A16.7 */
     assert_int_equal(kit.pick[0][0].mem_mib, 10240);
     assert_int_equal(kit.pick[0][0].cores, 28);
-    want_unfit(&kit, 1, 30000, 101, 0, none);
+    kit_want_unfit(&kit, 1, 30000, 101, 0, none);
     kit_fini(&kit);
 }
 
@@ -284,7 +262,7 @@ static void test_mig_twice(void **state)
     setup(&kit);
     kit_container(&kit, "c1");
     mig_card(&kit);
-    want_fit(&kit, 2, 4000, 101, 0, "0,0"); /* A16.9 */
+    kit_want_fit(&kit, 2, 4000, 101, 0, "0,0"); /* A16.9 */
     assert_int_equal(kit.pick[0][0].place_start, 6);
     assert_int_equal(kit.pick[0][1].place_start, 5);
     kit.request[1] = (struct gs_request){.nums = 1, .mem_mib = 20000, .mem_pct = 101};
@@ -304,7 +282,7 @@ static void test_mig_twice(void **state)
                         "\"3g.20gb\","
                         "\"placement\":{\"start\":0,\"size\":4}}]");
     SOME(&kit, {.id = "dev-0"});
-    want_fit(&kit, 1, 64, 0, 0, "0");
+    kit_want_fit(&kit, 1, 64, 0, 0, "0");
     pairs = kit_write(&kit, 0);
     assert_int_equal(pairs.n, 0);
     kit_fini(&kit);
@@ -348,18 +326,18 @@ static void test_topology(void **state)
     (void)state;
     setup(&kit);
     linked(&kit, 3, three);
-    want_fit(&kit, 1, 64, 0, 0, "1"); /* A17.1 */
+    kit_want_fit(&kit, 1, 64, 0, 0, "1"); /* A17.1 */
     linked(&kit, 3, none);
-    want_fit(&kit, 2, 64, 0, 0, "2,1"); /* A17.3: the first in the order of the walk */
+    kit_want_fit(&kit, 2, 64, 0, 0, "2,1"); /* A17.3: the first in the order of the walk */
     linked(&kit, 3, below);
-    want_fit(&kit, 1, 64, 0, 0, "0"); /* A17.4 */
-    want_fit(&kit, 2, 64, 0, 0, "2,1");
-    want_fit(&kit, 3, 64, 0, 0, "2,1,0");
+    kit_want_fit(&kit, 1, 64, 0, 0, "0"); /* A17.4 */
+    kit_want_fit(&kit, 2, 64, 0, 0, "2,1");
+    kit_want_fit(&kit, 3, 64, 0, 0, "2,1,0");
     for (size_t i = 0; i < GS_ARRAY_LEN(six); i++)
         six[i] = 1;
     six[0 * 6 + 5] = six[2 * 6 + 5] = 100;
     linked(&kit, 6, six);
-    want_fit(&kit, 3, 64, 0, 0, "5,2,0"); /* A17.5 */
+    kit_want_fit(&kit, 3, 64, 0, 0, "5,2,0"); /* A17.5 */
     kit_fini(&kit);
 }
 

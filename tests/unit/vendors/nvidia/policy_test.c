@@ -21,26 +21,6 @@ static void setup(struct kit *kit, const struct gs_nvidia_yaml *yaml)
     kit_container(kit, "c0");
 }
 
-/* "gpu=1 gpumem=2000" into limits or requests. */
-static void ask(struct kit *kit, void (*set)(struct kit *, size_t, const char *, const char *),
-                const char *amounts)
-{
-    struct gs_str rest = gs_str_of(amounts), one, name;
-
-    while (gs_str_cut(&rest, ' ', &one)) {
-        gs_str_cut(&one, '=', &name);
-        set(kit, 0, gs_arena_printf(&kit->arena, "nvidia.com/%.*s", (int)name.n, name.p).p,
-            gs_arena_str(&kit->arena, one).p);
-    }
-}
-
-static const char *env_of(struct kit *kit, size_t container, const char *name)
-{
-    const struct gs_str *value = gs_pairs_find(&kit->container[container].env, gs_str_of(name));
-
-    return value != NULL ? gs_arena_str(&kit->arena, *value).p : NULL;
-}
-
 /* --- configuration --- */
 
 static int load(const char *text, struct gs_nvidia_yaml **ret)
@@ -175,8 +155,8 @@ static void want_request(const struct gs_nvidia_yaml *yaml, const char *limits,
     struct kit kit;
 
     setup(&kit, yaml);
-    ask(&kit, kit_limit, limits);
-    ask(&kit, kit_request, requests);
+    kit_ask_of(&kit, kit_limit, "nvidia.com/", limits);
+    kit_ask_of(&kit, kit_request, "nvidia.com/", requests);
     r = kit_ask(&kit, 0);
     if (want == NULL) {
         assert_int_equal(r.nums, 0);
@@ -229,7 +209,7 @@ static void test_requests(void **state)
 static void want_admit(struct kit *kit, const char *limits, int rc)
 {
     setup(kit, NULL);
-    ask(kit, kit_limit, limits);
+    kit_ask_of(kit, kit_limit, "nvidia.com/", limits);
     assert_int_equal(kit_admit(kit, 0), rc);
 }
 
@@ -238,8 +218,8 @@ static void want_cores(const char *limits, const char *requests, const char *cor
     struct kit kit;
 
     setup(&kit, NULL);
-    ask(&kit, kit_limit, limits);
-    ask(&kit, kit_request, requests);
+    kit_ask_of(&kit, kit_limit, "nvidia.com/", limits);
+    kit_ask_of(&kit, kit_request, "nvidia.com/", requests);
     assert_int_equal(kit_admit(&kit, 0), 1);
     if (cores == NULL)
         assert_null(kit_limit_of(&kit, 0, NAME("gpucores")));
@@ -273,7 +253,7 @@ static void test_admit(void **state)
     want_cores("gpu=1 gpucores=30", "", "30");
     want_cores("gpu=1", "gpucores=30", NULL);
     setup(&kit, &(struct gs_nvidia_yaml){.mem = (char[]){""}}); /* A14.8 */
-    ask(&kit, kit_limit, "gpu=1 gpumem=10");
+    kit_ask_of(&kit, kit_limit, "nvidia.com/", "gpu=1 gpumem=10");
     assert_int_equal(kit_admit(&kit, 0), 1);
     assert_string_equal(kit_limit_of(&kit, 0, NAME("gpucores")), "100");
     kit_fini(&kit);
@@ -326,7 +306,7 @@ static void test_environment(void **state)
     (void)state;
     setup(&kit, &yaml);
     kit_container(&kit, "c1");
-    ask(&kit, kit_limit, "gpu=1 gpumem=100 priority=1");
+    kit_ask_of(&kit, kit_limit, "nvidia.com/", "gpu=1 gpumem=100 priority=1");
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(gs_pairs_set(&kit.container[i].env, &kit.arena,
                                       GS_STR("NVIDIA_VISIBLE_DEVICES"), GS_STR("all")),
@@ -336,17 +316,18 @@ static void test_environment(void **state)
         0);
     assert_int_equal(kit_admit(&kit, 0), 1);
     assert_int_equal(kit_admit(&kit, 1), 0);
-    assert_string_equal(env_of(&kit, 0, "CUDA_TASK_PRIORITY"), "1"); /* once, the pod's own gone */
+    assert_string_equal(kit_env_of(&kit, 0, "CUDA_TASK_PRIORITY"),
+                        "1"); /* once, the pod's own gone */
     assert_int_equal(kit.container[0].env.n, 3);
-    assert_string_equal(env_of(&kit, 0, "GPU_CORE_UTILIZATION_POLICY"), "disable");
-    assert_null(env_of(&kit, 1, "GPU_CORE_UTILIZATION_POLICY")); /* quirk 9 */
-    assert_string_equal(env_of(&kit, 0, "NVIDIA_VISIBLE_DEVICES"), "all");
-    assert_string_equal(env_of(&kit, 1, "NVIDIA_VISIBLE_DEVICES"), "none"); /* user need 30 */
+    assert_string_equal(kit_env_of(&kit, 0, "GPU_CORE_UTILIZATION_POLICY"), "disable");
+    assert_null(kit_env_of(&kit, 1, "GPU_CORE_UTILIZATION_POLICY")); /* quirk 9 */
+    assert_string_equal(kit_env_of(&kit, 0, "NVIDIA_VISIBLE_DEVICES"), "all");
+    assert_string_equal(kit_env_of(&kit, 1, "NVIDIA_VISIBLE_DEVICES"), "none"); /* user need 30 */
     assert_true(gs_str_eq_c(kit.pod.runtime_class, "nvidia"));
     kit_fini(&kit);
     setup(&kit, &yaml);
     kit.pod.runtime_class = GS_STR("kata");
-    ask(&kit, kit_limit, "gpu=1");
+    kit_ask_of(&kit, kit_limit, "nvidia.com/", "gpu=1");
     assert_int_equal(kit_admit(&kit, 0), 1);
     assert_true(gs_str_eq_c(kit.pod.runtime_class, "kata"));
     kit_fini(&kit);
@@ -362,9 +343,9 @@ static void test_environment(void **state)
     assert_int_equal(kit.pod.n_edits, 1);
     kit_fini(&kit);
     setup(&kit, &yaml); /* no card asked for in so many words */
-    ask(&kit, kit_limit, "gpu=0");
+    kit_ask_of(&kit, kit_limit, "nvidia.com/", "gpu=0");
     assert_int_equal(kit_admit(&kit, 0), 0);
-    assert_string_equal(env_of(&kit, 0, "NVIDIA_VISIBLE_DEVICES"), "none");
+    assert_string_equal(kit_env_of(&kit, 0, "NVIDIA_VISIBLE_DEVICES"), "none");
     kit_fini(&kit);
 }
 
@@ -455,16 +436,12 @@ static void test_no_memory(void **state)
     setup(&kit, NULL);
     gs_arena_init(&full);
     full.failed = true;
-    assert_int_equal(gs_nvidia_section.make(NULL, false, &full, &kit.policies, NULL), -ENOMEM);
-    assert_int_equal(kit.policies.n, 1);
-    ask(&kit, kit_limit, "gpumem=10");
+    kit_ask_of(&kit, kit_limit, "nvidia.com/", "gpumem=10");
     kit.pod.arena = &full;
     assert_int_equal(kit_admit(&kit, 0), -ENOMEM);
     kit.pod.arena = &kit.arena;
     kit_annotate_node(&kit, REGISTER, "[{\"id\":\"g\",\"migProfiles\":[]}]");
-    kit.arena.failed = true;
-    assert_int_equal(kit_read_node(&kit), -ENOMEM);
-    kit.arena.failed = false;
+    kit_no_memory(&kit, &gs_nvidia_section);
     kit_fini(&kit);
 }
 
