@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
     }
     free(text);
-    gs_books_expire(books, INT64_MAX);
+    gs_books_expire(books, INT64_MAX, INT64_MAX);
     if (gs_books_counts(books).pods != 0)
         abort();
     gs_arena_fini(&arena);

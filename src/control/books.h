@@ -82,8 +82,10 @@ void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_m
  */
 void gs_books_pin(struct gs_books *books, struct gs_str uid, bool is_pinned);
 bool gs_books_is_pinned(const struct gs_books *books, struct gs_str uid);
-/** Give up every reservation whose lease has ended; number of them. */
-size_t gs_books_expire(struct gs_books *books, int64_t now_ms);
+/** Give up every reservation and hold whose lease has ended; number of them. One whose Binding was
+ *  sent may be bound without our knowing: it stays until the API server was heard on pods after the
+ *  end of its lease. `heard_ms`: when that was last, by the same clock. */
+size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t heard_ms);
 
 /** Keep room for a pod that waits until others have left: counts like a reservation, and beside one
  *  of the same pod does not count at all. Replaces an earlier one of this pod. 0 or -ENOMEM. */

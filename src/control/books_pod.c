@@ -643,14 +643,15 @@ void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_m
         pod->until_ms = until_ms;
 }
 
-size_t gs_books_expire(struct gs_books *books, int64_t now_ms)
+size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t heard_ms)
 {
     struct gs_books_pod_entry *pod = books->leased, *next;
     size_t expired = 0;
 
     for (; pod != NULL; pod = next) {
         next = pod->lease_next;
-        if (pod->is_pinned || pod->until_ms > now_ms)
+        if (pod->is_pinned ||
+            pod->until_ms > (pod->is_sent && heard_ms < now_ms ? heard_ms : now_ms))
             continue;
         drop(books, pod);
         expired++;

@@ -113,15 +113,18 @@ static void on_leads(void *arg)
 {
     struct gs_daemon *d = arg;
 
-    (void)gs_books_expire(d->books, INT64_MAX);
+    (void)gs_books_expire(d->books, INT64_MAX, INT64_MAX);
     gs_binder_go(d->binder);
 }
 
 static void on_housekeeping(void *user)
 {
     struct gs_daemon *d = user;
-    size_t n = gs_books_expire(d->books, (int64_t)(gs_loop_now_ns(d->loop) / GS_CLOCK_MS));
+    struct gs_registry_stats heard;
+    size_t n;
 
+    gs_registry_stats(d->registry, &heard);
+    n = gs_books_expire(d->books, (int64_t)(gs_loop_now_ns(d->loop) / GS_CLOCK_MS), heard.heard_ms);
     gs_metrics_expired(d->stats, n);
     if (d->sign != NULL)
         (void)gs_sign_look(d->sign);

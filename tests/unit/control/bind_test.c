@@ -247,7 +247,7 @@ static void lost_write_is_void_after_the_deadline(void **state)
     assert_false(call->is_done);
     assert_true(gs_books_is_pinned(f->api.books, gs_str_of(pod->uid)));
     assert_false(gs_books_release(f->api.books, gs_str_of(pod->uid)));
-    assert_int_equal(gs_books_expire(f->api.books, INT64_MAX), 0);
+    assert_int_equal(gs_books_expire(f->api.books, INT64_MAX, INT64_MAX), 0);
     assert_int_equal(gs_binder_bind(f->api.binder, &again, on_end, call, &err), -EBUSY);
     api_serve(&f->api, 1500);
     assert_string_equal(call->error, "the API server did not take the Binding");
@@ -399,7 +399,7 @@ static void new_leader_waits_and_decides_anew(void **state)
     call = start(f, pod, "n1");
     api_serve(&f->api, 2000);
     assert_false(call->is_done);
-    (void)gs_books_expire(f->api.books, INT64_MAX);
+    (void)gs_books_expire(f->api.books, INT64_MAX, INT64_MAX);
     f->leads = GS_BINDER_YES;
     gs_binder_go(f->api.binder);
     api_serve(&f->api, 100);

@@ -289,7 +289,7 @@ static void reservation_then_bound_then_gone(void **state)
     assert_use(w, "n", "gpu0", 1, 3000, 30);
     assert_false(gs_books_reserved(w->books, GS_STR("p"), &r));
     assert_false(gs_books_release(w->books, GS_STR("p"))); /* a bound pod keeps its grant */
-    assert_int_equal(gs_books_expire(w->books, INT64_MAX), 0);
+    assert_int_equal(gs_books_expire(w->books, INT64_MAX, INT64_MAX), 0);
     assert_true(gs_books_holder(w->books, GS_STR("p"), &holder));
     assert_false(holder.is_reservation);
     gs_books_pod_gone(w->books, GS_STR("p"));
@@ -321,13 +321,13 @@ static void leases_end_all_at_once(void **state)
     }
     gs_books_prolong(w->books, GS_STR("p7"), 5000);
     gs_books_prolong(w->books, GS_STR("p8"), 1); /* never shortens */
-    assert_int_equal(gs_books_expire(w->books, 1000), 0);
-    assert_int_equal(gs_books_expire(w->books, 1001), 63);
+    assert_int_equal(gs_books_expire(w->books, 1000, 1000), 0);
+    assert_int_equal(gs_books_expire(w->books, 1001, 1001), 63);
     assert_int_equal(gs_books_counts(w->books).reservations, 1);
     gs_books_pin(w->books, GS_STR("p7"), true); /* its Binding is on its way: it does not end */
-    assert_int_equal(gs_books_expire(w->books, INT64_MAX), 0);
+    assert_int_equal(gs_books_expire(w->books, INT64_MAX, INT64_MAX), 0);
     gs_books_pin(w->books, GS_STR("p7"), false);
-    assert_int_equal(gs_books_expire(w->books, 5000), 1);
+    assert_int_equal(gs_books_expire(w->books, 5000, 5000), 1);
     assert_int_equal(gs_books_counts(w->books).pods, 0);
 }
 

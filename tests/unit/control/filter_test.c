@@ -375,9 +375,9 @@ static void room_comes_back_with_the_end_of_the_lease(void **state)
     world_filter(w, "{'Pod':%s,'NodeNames':['a']}", world_ask(w, "q", 8000, 10));
     assert_string_equal(world_chosen(w), "");
     w->now_ms += 999;
-    assert_int_equal(gs_books_expire(w->books, w->now_ms), 0);
+    assert_int_equal(gs_books_expire(w->books, w->now_ms, w->now_ms), 0);
     w->now_ms += 1;
-    assert_int_equal(gs_books_expire(w->books, w->now_ms), 1);
+    assert_int_equal(gs_books_expire(w->books, w->now_ms, w->now_ms), 1);
     world_filter(w, "{'Pod':%s,'NodeNames':['a']}", world_ask(w, "q", 8000, 10));
     assert_string_equal(world_chosen(w), "a");
     /* p is asked for again after its lease: as if it were new */

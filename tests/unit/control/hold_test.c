@@ -127,8 +127,8 @@ static void ends_with_its_lease(void **state)
     start(&kit);
     hold(&kit, 1000);
     gs_books_prolong(kit.books, GS_STR("uid1"), 2000);
-    assert_int_equal(gs_books_expire(kit.books, 1999), 0);
-    assert_int_equal(gs_books_expire(kit.books, 2000), 1);
+    assert_int_equal(gs_books_expire(kit.books, 1999, 1999), 0);
+    assert_int_equal(gs_books_expire(kit.books, 2000, 2000), 1);
     assert_int_equal(taken(&kit), 0);
     hold(&kit, 1000);
     gs_books_pod_gone(kit.books, GS_STR("uid1"));
