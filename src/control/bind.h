@@ -60,8 +60,9 @@ GS_WUR int gs_binder_bind(struct gs_binder *binder, const struct gs_extender_bin
 /** leads() says yes now: binds that waited for that go on, decided anew. */
 void gs_binder_go(struct gs_binder *binder);
 
-/** A node was seen: who waits for its lock may go on. */
-void gs_binder_saw_node(struct gs_binder *binder, const struct gs_node_view *node);
+/** A node was seen, in this resourceVersion: who waits for its lock may go on. */
+void gs_binder_saw_node(struct gs_binder *binder, const struct gs_node_view *node,
+                        struct gs_str version);
 void gs_binder_node_gone(struct gs_binder *binder, struct gs_str node);
 /** A pod of a reservation was seen bound: before the books hear of it. Gives it the label that API
  *  servers before 1.35 drop from a Binding. */

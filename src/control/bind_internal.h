@@ -26,6 +26,7 @@ struct gs_bind_node {
     bool is_there;
     bool needs_lock;
     struct gs_bind_seen seen[GS_BIND_LOCKS];
+    char version[24];                                /**< as it was last seen */
     struct gs_bind_node *locked_next, **locked_prev; /**< those locked for a pod; NULL: not */
     struct gs_bind_op *first, **last; /**< those that want its lock, in the order they came */
     struct gs_loop_task lead;         /**< the first of them is to go on */

@@ -125,7 +125,7 @@ static void see(struct gs_bind_node *node, uint32_t k, const struct gs_str *valu
         unlist_locked(node);
 }
 
-void gs_binder_saw_node(struct gs_binder *b, const struct gs_node_view *view)
+void gs_binder_saw_node(struct gs_binder *b, const struct gs_node_view *view, struct gs_str version)
 {
     struct gs_bind_node *node = node_of(b, view->name);
     const struct gs_str *identity = gs_pairs_find(view->annotations, GS_STR(GS_NAME_IDENTITY));
@@ -133,6 +133,8 @@ void gs_binder_saw_node(struct gs_binder *b, const struct gs_node_view *view)
     if (node == NULL)
         return;
     node->is_there = true;
+    if (gs_str_to_field(version, node->version, sizeof(node->version)) < 0)
+        node->version[0] = '\0';
     node->needs_lock = identity == NULL || !gs_str_eq_c(*identity, GS_NAME_IDENTITY_PRESTART);
     for (uint32_t k = 0; k < b->n_locks; k++)
         see(node, k, gs_pairs_find(view->annotations, b->lock_key[k]));
@@ -148,6 +150,7 @@ void gs_binder_node_gone(struct gs_binder *b, struct gs_str name)
     if (node == NULL)
         return;
     node->is_there = false;
+    node->version[0] = '\0';
     for (uint32_t k = 0; k < b->n_locks; k++)
         see(node, k, NULL);
     if (node->first != NULL && node->first->step == GS_BIND_WAITING)
@@ -277,13 +280,15 @@ static void try_lock(struct gs_bind_op *op)
     op->step = GS_BIND_LOCKING;
     gs_loop_timer_cancel(b->loop, &op->timer);
     if (gs_lock_take(b->client,
-                     &(struct gs_lock_want){.node = op->what.node,
-                                            .ns = op->what.ns,
-                                            .pod = op->what.pod,
-                                            .key = b->lock_key[k],
-                                            .timeout_ms = b->opt.lock_timeout_ms,
-                                            .seen = gs_str_of(seen->text),
-                                            .seen_ms = gs_bind_now_ms(b) - seen->since_ms},
+                     &(struct gs_lock_want){
+                         .node = op->what.node,
+                         .ns = op->what.ns,
+                         .pod = op->what.pod,
+                         .key = b->lock_key[k],
+                         .timeout_ms = b->opt.lock_timeout_ms,
+                         .seen = gs_str_of(seen->text),
+                         .seen_ms = gs_bind_now_ms(b) - seen->since_ms,
+                         .version = gs_str_of(seen->text == NULL ? op->node->version : "")},
                      on_lock, op, &op->lock, &err) < 0)
         gs_bind_fail(op, err.text);
 }

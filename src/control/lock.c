@@ -328,14 +328,23 @@ static void on_node(void *arg, const struct gs_kube_result *result)
         take(op, &view, value);
 }
 
+static int ask(struct gs_lock_op *op, struct gs_err *err)
+{
+    return gs_kube_client_send(op->client,
+                               &(struct gs_kube_req){.verb = GS_KUBE_GET,
+                                                     .resource = &gs_kube_nodes,
+                                                     .name = op->want.node,
+                                                     .timeout_ms = CALL_MS},
+                               on_node, op, &op->ticket, err);
+}
+
 static void get_node(struct gs_lock_op *op)
 {
-    send(op,
-         &(struct gs_kube_req){.verb = GS_KUBE_GET,
-                               .resource = &gs_kube_nodes,
-                               .name = op->want.node,
-                               .timeout_ms = CALL_MS},
-         on_node);
+    struct gs_err err = {0};
+    int rc = ask(op, &err);
+
+    if (rc < 0)
+        finish(op, rc, &err);
 }
 
 static struct gs_str keep(char **at, struct gs_str s)
@@ -373,7 +382,15 @@ static struct gs_lock_op *new_op(struct gs_kube_client *client, const struct gs_
     op->want.pod = keep(&at, want->pod);
     op->want.key = keep(&at, op->want.key);
     op->want.seen = keep(&at, want->seen);
+    op->want.version = (struct gs_str){0};
+    if (gs_str_to_field(want->version, op->version, sizeof(op->version)) < 0)
+        op->version[0] = '\0';
     return op;
+}
+
+static void on_patch_now(void *user)
+{
+    patch_node(user);
 }
 
 static int start(struct gs_lock_op *op, gs_lock_fn *fn, void *arg, struct gs_lock_op **ret,
@@ -385,12 +402,9 @@ static int start(struct gs_lock_op *op, gs_lock_fn *fn, void *arg, struct gs_loc
         return gs_err_set(err, -ENOMEM, "no memory");
     op->fn = fn;
     op->arg = arg;
-    rc = gs_kube_client_send(op->client,
-                             &(struct gs_kube_req){.verb = GS_KUBE_GET,
-                                                   .resource = &gs_kube_nodes,
-                                                   .name = op->want.node,
-                                                   .timeout_ms = CALL_MS},
-                             on_node, op, &op->ticket, err);
+    if (op->version[0] != '\0')
+        gs_loop_timer_in(gs_kube_client_loop(op->client), &op->timer, 0, on_patch_now, op);
+    rc = op->version[0] != '\0' ? 0 : ask(op, err);
     if (rc < 0) {
         free_op(op);
         return rc;

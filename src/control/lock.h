@@ -42,6 +42,8 @@ struct gs_lock_want {
      *  bare time: the value that was written. Empty: nothing is known. */
     struct gs_str seen;
     int64_t seen_ms;
+    struct gs_str
+        version; /**< of the node as it was last seen, with the lock free: saves the GET */
 };
 
 struct gs_lock_op;
@@ -49,7 +51,8 @@ struct gs_lock_op;
  *  again when the node changes); other: of the API. From the loop, once. */
 typedef void gs_lock_fn(void *arg, int rc, struct gs_str value, const struct gs_err *err);
 
-/** One try to take it: a GET and a PATCH with the version read. It is taken over where it has
+/** One try to take it: a GET and a PATCH with the version read (or the PATCH alone, where a version
+ *  is given). It is taken over where it has
  *  expired, where its pod is gone or over, and where its pod has been bound elsewhere, was never
  *  bound, or has been served, and the lock stood so for ten seconds. Text is copied. */
 GS_WUR int gs_lock_take(struct gs_kube_client *client, const struct gs_lock_want *want,

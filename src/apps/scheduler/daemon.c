@@ -29,8 +29,7 @@ static void on_node(void *arg, const struct gs_kube_node *node, const struct gs_
 {
     struct gs_daemon *d = arg;
 
-    (void)node;
-    gs_binder_saw_node(d->binder, view);
+    gs_binder_saw_node(d->binder, view, node->meta.resource_version);
     gs_handshake_saw_node(d->handshake, view);
 }
 

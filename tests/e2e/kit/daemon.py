@@ -30,6 +30,12 @@ class Replica:
         self.daemon: procs.Process | None = None
         self.kube_scheduler: procs.Process | None = None
 
+    def on_host(self, argv: list) -> list:
+        """Replicas know each other by host name: where there are several, each has one of its own, as a pod has."""
+        if len(self.release.replicas) == 1:
+            return argv
+        return ["unshare", "--uts", "--", "sh", "-c", 'hostname "$0" && exec "$@"', self.name, *argv]
+
     def start(self, kube_scheduler: bool = True) -> "Replica":
         self.start_daemon()
         if kube_scheduler:
@@ -39,17 +45,17 @@ class Replica:
     def start_daemon(self, wait: bool = True) -> None:
         r = self.release
         env = dict(os.environ, KUBECONFIG=str(r.kubeconfig), POD_NAME=self.name, POD_NAMESPACE=r.namespace)
-        self.daemon = procs.Process(r.folder, f"{self.name}-daemon", r.argv(self), env).start()
+        self.daemon = procs.Process(r.folder, f"{self.name}-daemon", self.on_host(r.argv(self)), env).start()
         if wait:
             self.daemon.wait_ready(self.is_ready)
 
     def start_kube_scheduler(self, wait: bool = True) -> None:
         config = self.release.kube_scheduler_config(self)
-        self.kube_scheduler = procs.Process(self.release.folder, f"{self.name}-kube-scheduler", [
+        self.kube_scheduler = procs.Process(self.release.folder, f"{self.name}-kube-scheduler", self.on_host([
             self.release.cluster.bin / "kube-scheduler", f"--config={config}", "--bind-address=127.0.0.1",
             f"--secure-port={self.kube_port}",
             f"--authentication-kubeconfig={self.release.kubeconfig}",
-            f"--authorization-kubeconfig={self.release.kubeconfig}"]).start()
+            f"--authorization-kubeconfig={self.release.kubeconfig}"])).start()
         if wait:
             self.kube_scheduler.wait_ready(lambda: https_ok(self.kube_port, "/healthz"))
 

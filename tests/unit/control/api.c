@@ -37,6 +37,7 @@ void api_tell(struct api *api, const struct api_node *node)
     struct gs_pairs notes = {.at = note}, none = {0},
                     amounts = {.at = amount, .n = GS_ARRAY_LEN(amount)};
     struct gs_node_view view = {gs_str_of(node->name), &notes, &none, &amounts, &amounts};
+    char version[16];
 
     if (!node->is_there) {
         gs_books_node_gone(api->books, view.name);
@@ -52,8 +53,9 @@ void api_tell(struct api *api, const struct api_node *node)
         note[notes.n++] =
             (struct gs_pair){GS_STR("gpuslice.io/identity"), gs_str_of(node->identity)};
     assert_int_equal(gs_books_node_set(api->books, &view, NULL), 0);
+    (void)snprintf(version, sizeof(version), "%u", node->version);
     if (api->binder != NULL)
-        gs_binder_saw_node(api->binder, &view);
+        gs_binder_saw_node(api->binder, &view, gs_str_of(version));
 }
 
 void api_new(struct api *api)

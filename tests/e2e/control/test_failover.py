@@ -1,0 +1,51 @@
+"""Two replicas; the leading one ends while pods come."""
+
+import signal
+import threading
+import time
+
+import pytest
+from kit import cards, objects
+
+LEASE = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
+SLICE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 20000}
+
+
+def lease_of(api, release):
+    found = api.get(f"/apis/coordination.k8s.io/v1/namespaces/{release.namespace}/leases")["items"]
+    return next((x for x in found if x["spec"].get("holderIdentity")), None)
+
+
+def leader_of(api, release):
+    holder = lease_of(api, release)["spec"]["holderIdentity"]
+    return next(r for r in release.replicas if holder.startswith(r.name + "_"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_leader_ends(scheduler_daemon, make_nodes, api, namespace, number):
+    release = scheduler_daemon(replicas=2, lease=LEASE)
+    make_nodes(4, cards=4, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
+    path = objects.PODS.format(namespace)
+    api.post(path, objects.pod("first", SLICE))
+    api.wait(f"{path}/first", objects.is_bound, 60, "first bound")
+    leader = leader_of(api, release)
+    create = threading.Thread(target=api.create_all, args=(path, [objects.pod(f"p{i}", SLICE) for i in range(20)]))
+    create.start()
+    api.wait_list(path, lambda pods: sum(objects.is_bound(p) for p in pods.values()) >= 4, 60, "some bound")
+    if number == signal.SIGKILL:
+        leader.kill()
+    else:
+        leader.stop()
+    lease_path = f"/apis/coordination.k8s.io/v1/namespaces/{release.namespace}/leases/" + \
+        lease_of(api, release)["metadata"]["name"]
+    api.wait(lease_path, lambda x: x and x["spec"].get("holderIdentity", "").partition("_")[0] not in ("", leader.name),
+             60, "lease moves")
+    moved = time.monotonic()
+    create.join()
+    api.post(path, objects.pod("next", SLICE))
+    api.wait(f"{path}/next", objects.is_bound, 60, "next bound")
+    took = time.monotonic() - moved
+    print(f"next pod bound {took:.1f} s after the lease moved")
+    pods = api.wait_list(path, lambda pods: len(pods) == 22 and all(map(objects.is_bound, pods.values())) and pods, 60)
+    cards.check(pods.values(), 40960, 10)
+    assert took < 5

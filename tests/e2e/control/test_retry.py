@@ -1,0 +1,26 @@
+"""A pod that was refused for lack of room is tried again soon after room appears."""
+
+import time
+
+from kit import objects
+
+WHOLE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 40000}
+
+
+def test_room_appears(scheduler_daemon, make_nodes, make_pod, wait_bound, api, record_property):
+    scheduler_daemon()
+    make_nodes(1, cards=1, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
+    first = wait_bound(make_pod(WHOLE))
+    second = make_pod(WHOLE)
+    api.wait(objects.path_of(second), objects.failed_scheduling, 30, "refused")
+    for _ in range(4):  # refused again and again: its back-off is at its longest
+        spare = make_pod({"cpu": "1"}, schedulerName="nobody", nodeName="nowhere")
+        api.delete(objects.path_of(spare))
+        time.sleep(4)
+    begin = time.monotonic()
+    api.delete(objects.path_of(first))
+    wait_bound(second, 30)
+    took = time.monotonic() - begin
+    record_property("seconds", took)
+    print(f"bound {took:.1f} s after room appeared")
+    assert took < 5
