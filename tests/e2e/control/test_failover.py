@@ -29,7 +29,9 @@ def test_the_leader_ends(scheduler_daemon, make_nodes, api, namespace, number):
     api.post(path, objects.pod("first", SLICE))
     api.wait(f"{path}/first", objects.is_bound, 60, "first bound")
     leader = leader_of(api, release)
-    create = threading.Thread(target=api.create_all, args=(path, [objects.pod(f"p{i}", SLICE) for i in range(20)]))
+    name = release.scheduler_name  # a webhook call that is cut off leaves a pod to another scheduler
+    pods = [objects.pod(f"p{i}", SLICE, scheduler=name) for i in range(20)]
+    create = threading.Thread(target=api.create_all, args=(path, pods))
     create.start()
     api.wait_list(path, lambda pods: sum(objects.is_bound(p) for p in pods.values()) >= 4, 60, "some bound")
     if number == signal.SIGKILL:
@@ -42,7 +44,7 @@ def test_the_leader_ends(scheduler_daemon, make_nodes, api, namespace, number):
              60, "lease moves")
     moved = time.monotonic()
     create.join()
-    api.post(path, objects.pod("next", SLICE))
+    api.post(path, objects.pod("next", SLICE, scheduler=name))
     api.wait(f"{path}/next", objects.is_bound, 60, "next bound")
     took = time.monotonic() - moved
     print(f"next pod bound {took:.1f} s after the lease moved")

