@@ -461,7 +461,8 @@ static void end_relaxed(struct gs_launch *l)
     } else if (l->measured) { /* its events could not be recorded */
         gs_inflight_blind_out(l->dev, gs_limiter_clock(), l->paid_ns);
     } else {
-        if (__atomic_load_n(&stream->first_ns, __ATOMIC_RELAXED) == 0)
+        if (l->shape != GS_LAUNCH_COPY_SHAPE &&
+            __atomic_load_n(&stream->first_ns, __ATOMIC_RELAXED) == 0)
             gs_launch_first(stream, l->dev);
         (void)__atomic_fetch_add(&stream->since, l->paid_ns + GS_LAUNCH_ONE, __ATOMIC_RELAXED);
     }

@@ -111,11 +111,12 @@ void gs_launch_first(struct gs_launch_stream *stream, uint32_t dev);
 /** A launch was paid by its estimate: the next sample of its kernel comes nearer, and the next
  * entry of its stream has more to account for. */
 static inline void gs_launch_count(struct gs_cost *cost, struct gs_launch_stream *stream,
-                                   uint64_t est_ns, uint32_t dev)
+                                   uint64_t est_ns, uint32_t dev, bool is_copy)
 {
     uint64_t since = __atomic_load_n(&stream->since, __ATOMIC_RELAXED);
 
-    if (GS_UNLIKELY(__atomic_load_n(&stream->first_ns, __ATOMIC_RELAXED) == 0))
+    /* a copy is as long as its size, and what passes meanwhile is often the host's time */
+    if (!is_copy && GS_UNLIKELY(__atomic_load_n(&stream->first_ns, __ATOMIC_RELAXED) == 0))
         gs_launch_first(stream, dev);
     gs_cost_count(cost, est_ns);
     __atomic_store_n(&stream->since, since + est_ns + GS_LAUNCH_ONE, __ATOMIC_RELAXED);
@@ -138,7 +139,7 @@ static inline bool gs_launch_pay(struct gs_launch *l)
         return false;
     if (!gs_cost_is_estimated(l->cost, &l->est_ns) || !gs_pocket_spend(l->dev, l->est_ns))
         return false;
-    gs_launch_count(l->cost, stream, l->est_ns, l->dev);
+    gs_launch_count(l->cost, stream, l->est_ns, l->dev, l->shape == GS_LAUNCH_COPY_SHAPE);
     return true;
 }
 

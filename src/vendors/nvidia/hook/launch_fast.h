@@ -57,7 +57,7 @@ static inline bool gs_nv_fast_launch_kernel(bool per_thread, CUfunction f, unsig
         (GS_UNLIKELY(pocket->ns < (int64_t)est) && !gs_pocket_refill(est)))
         return false;
     pocket->ns -= (int64_t)est;
-    gs_launch_count(cost, stream, est, 0);
+    gs_launch_count(cost, stream, est, 0, false);
     return true;
 }
 
