@@ -265,7 +265,8 @@ static int by_id(const void *a, const void *b)
 }
 
 /* A UUID goes into grants, between separators, and stands for one device. A device without one can
- * be given to nobody. */
+ * be given to nobody, nor can one with less than nothing: a share of its memory would free memory.
+ */
 static int check_ids(struct gs_device *dev, size_t n, struct gs_arena *arena, struct gs_err *err)
 {
     struct gs_str *id = GS_ARENA_ARRAY(arena, n, struct gs_str);
@@ -274,7 +275,8 @@ static int check_ids(struct gs_device *dev, size_t n, struct gs_arena *arena, st
         return gs_err_set(err, -ENOMEM, "no memory for devices");
     for (size_t i = 0; i < n; i++) {
         id[i] = dev[i].id;
-        dev[i].is_healthy = dev[i].is_healthy && id[i].n > 0;
+        dev[i].is_healthy = dev[i].is_healthy && id[i].n > 0 && dev[i].count >= 0 &&
+                            dev[i].mem_mib >= 0 && dev[i].cores >= 0;
         for (size_t k = 0; k < id[i].n; k++)
             if (strchr(",:;", id[i].p[k]) != NULL) /* NUL is found too: it ends a text for others */
                 return refuse(err, "device id with a separator", id[i]);

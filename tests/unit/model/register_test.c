@@ -247,6 +247,23 @@ static void limits(void **state)
     gs_buf_fini(&buf);
 }
 
+/* Whoever has less than nothing of something is given to nobody; 0 is no fault. */
+static void less_than_nothing(void **state)
+{
+    static const char *const text[] = {"a,-1,10,100,T,0,true:", "a,1,-10,100,T,0,true:",
+                                       "a,1,10,-100,T,0,true:", "a,0,0,0,T,-1,true:"};
+
+    (void)state;
+    for (size_t i = 0; i < GS_ARRAY_LEN(text); i++) {
+        struct reading r;
+
+        assert_int_equal(read_text(&r, gs_str_of(text[i])), 0);
+        assert_int_equal(r.n, 1);
+        assert_int_equal(r.dev[0].is_healthy, i == 3);
+        gs_arena_fini(&r.arena);
+    }
+}
+
 static int own_number(void *user, yyjson_val *element, struct gs_arena *arena,
                       struct gs_device *dev, struct gs_err *err)
 {
@@ -330,9 +347,10 @@ static void writes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text),     cmocka_unit_test(examples), cmocka_unit_test(json),
-        cmocka_unit_test(bad_json), cmocka_unit_test(limits),   cmocka_unit_test(own),
-        cmocka_unit_test(writes),
+        cmocka_unit_test(text),   cmocka_unit_test(examples),
+        cmocka_unit_test(json),   cmocka_unit_test(bad_json),
+        cmocka_unit_test(limits), cmocka_unit_test(own),
+        cmocka_unit_test(writes), cmocka_unit_test(less_than_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -292,6 +292,9 @@ static void test_fit(void **state)
     SOME(&kit, {.id = "dev-0", .is_sick = true});
     kit_want_unfit(&kit, 1, 500, 0, 1, "1/1 CardNotHealth");
     SOME(&kit, {.id = "dev-0", .cores = -1});
+    kit_want_unfit(&kit, 1, 500, 0, 1, "1/1 CardNotHealth");
+    SOME(&kit, {.id = "dev-0"});
+    kit_device(&kit, 0)->cores = 0;
     kit_want_unfit(&kit, 1, 500, 0, 1, "1/1 CardInsufficientCore");
     SOME(&kit, {.id = "dev-0", .used = 1}); /* 100 percent is no claim to be alone */
     kit_want_fit(&kit, 1, 500, 0, 100, "0");
