@@ -321,7 +321,7 @@ static void a12_24_reasons_of_eight_cards(void **state)
 {
     struct world *w = *state;
     struct gs_buf text = {0};
-    char uid[8], grant[64];
+    char uid[16], grant[64];
 
     gs_buf_adds(&text, "[");
     for (int i = 0; i < 8; i++)

@@ -336,7 +336,7 @@ static void negative_requests(void **state)
 /* More cards than a plain insertion sorts: the same order. */
 static void many_cards(void **state)
 {
-    char names[TOY_MAX][8];
+    char names[TOY_MAX][16];
     struct toy toy;
 
     (void)state;
