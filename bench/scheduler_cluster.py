@@ -16,7 +16,7 @@ from kit import agent, daemon, objects, procs  # noqa: E402
 from kit.cluster import ADMIN, Cluster  # noqa: E402
 
 NODES, CARDS, ROUNDS = 100, 8, 3
-BOUND, FAILED = 'gpuslice_scheduler_binds_total{result="bound"', 'gpuslice_scheduler_binds_total{result="failed"'
+BOUND, FAILED = (f'gpuslice_scheduler_answers_total{{call="bind",outcome="{word}"' for word in ("bound", "refused"))
 SLICE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000, "nvidia.com/gpucores": 1}
 
 

@@ -429,6 +429,22 @@ static const struct gs_books_node_entry *entry_of(const struct gs_node *node)
                                                                        node));
 }
 
+void gs_books_note_refusal(const struct gs_node *node, uint64_t ask,
+                           const struct gs_reasons *reasons)
+{
+    struct gs_books_node_entry *entry = (struct gs_books_node_entry *)(uintptr_t)entry_of(node);
+
+    entry->refused_ask = ask;
+    entry->refused = *reasons;
+}
+
+const struct gs_reasons *gs_books_refusal(const struct gs_node *node, uint64_t ask)
+{
+    const struct gs_books_node_entry *entry = entry_of(node);
+
+    return ask != 0 && entry->refused_ask == ask ? &entry->refused : NULL;
+}
+
 size_t gs_books_rank(const struct gs_node *node)
 {
     return entry_of(node)->rank;

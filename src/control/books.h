@@ -144,6 +144,12 @@ void gs_books_nodes(struct gs_books *books, const struct gs_str *name, size_t n,
 /** Place of the name of a node that gs_books_node() gave among all, for ties: the same on every
  *  replica. */
 size_t gs_books_rank(const struct gs_node *node);
+/** Remember what a node lacked for pods that ask for the same (`ask`: a hash of all they ask for,
+ *  and of the quota over it), and find it again while the node's use is as it was. One ask per
+ *  node. NULL: not known. */
+void gs_books_note_refusal(const struct gs_node *node, uint64_t ask,
+                           const struct gs_reasons *reasons);
+const struct gs_reasons *gs_books_refusal(const struct gs_node *node, uint64_t ask);
 /** Walk over nodes with devices, by name; *pos starts at 0; NULL at the end. */
 const struct gs_node *gs_books_next(struct gs_books *books, size_t *pos);
 

@@ -69,6 +69,8 @@ struct gs_books_node_entry {
     struct gs_books_list pods;
     struct gs_arena notes_arena;
     struct gs_untracked notes; /**< what the node says beside its devices; in the arena */
+    uint64_t refused_ask;      /**< of gs_books_note_refusal(), by this use; 0: none */
+    struct gs_reasons refused;
     size_t rank;
     bool is_there; /**< the API server has it */
     bool is_dirty;

@@ -107,6 +107,7 @@ bool gs_books_is_shut(const struct gs_books_node_entry *node, const struct gs_bo
 
 int gs_books_derive(struct gs_books *books, struct gs_books_node_entry *node)
 {
+    node->refused_ask = 0;
     for (size_t i = 0; i < node->node.n_dev; i++)
         node->use[i] = (struct gs_use){0};
     if (make_room(node, find_devices(books, node)) < 0)

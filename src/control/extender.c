@@ -108,24 +108,20 @@ void gs_extender_reply_node(struct gs_extender_reply *reply, yyjson_val *node)
     (void)yyjson_mut_arr_append(reply->nodes, yyjson_val_mut_copy(reply->doc, node));
 }
 
+struct gs_str gs_extender_reply_keep(struct gs_extender_reply *reply, struct gs_str text)
+{
+    yyjson_mut_val *val = yyjson_mut_strncpy(reply->doc, text.p, text.n);
+
+    return (struct gs_str){yyjson_mut_get_str(val), yyjson_mut_get_len(val)};
+}
+
 void gs_extender_reply_failed(struct gs_extender_reply *reply, struct gs_str node,
                               struct gs_str reason)
 {
-    yyjson_mut_val *key = yyjson_mut_strncpy(reply->doc, node.p, node.n), *val;
-
     if (reply->failed == NULL)
         reply->failed = yyjson_mut_obj(reply->doc);
-    /* One node after the other lacks the same: the text is kept once. */
-    if (reply->last_val == NULL || !gs_str_eq(reply->last_text, reason)) {
-        reply->last_val = yyjson_mut_strncpy(reply->doc, reason.p, reason.n);
-        reply->last_text = reply->last_val == NULL
-                               ? (struct gs_str){0}
-                               : (struct gs_str){yyjson_mut_get_str(reply->last_val), reason.n};
-    }
-    val = reply->last_val == NULL
-              ? NULL
-              : yyjson_mut_strn(reply->doc, reply->last_text.p, reply->last_text.n);
-    (void)yyjson_mut_obj_add(reply->failed, key, val);
+    (void)yyjson_mut_obj_add(reply->failed, yyjson_mut_strn(reply->doc, node.p, node.n),
+                             yyjson_mut_strn(reply->doc, reason.p, reason.n));
 }
 
 static yyjson_mut_val *or_null(yyjson_mut_doc *doc, yyjson_mut_val *val)

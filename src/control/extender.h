@@ -35,13 +35,12 @@ struct gs_extender_binding {
 GS_WUR int gs_extender_read_binding(struct gs_str body, struct gs_arena *arena,
                                     struct gs_extender_binding *ret, struct gs_err *err);
 
-/** ExtenderFilterResult under construction; failure is sticky. Text is copied. */
+/** ExtenderFilterResult under construction; failure is sticky. Text is copied
+ * where nothing else is said. */
 struct gs_extender_reply {
     yyjson_mut_doc *doc;
     yyjson_mut_val *names, *nodes, *failed; /**< NULL: null in the answer */
     const char *error;                      /**< borrowed */
-    struct gs_str last_text;                /**< the last reason, and its copy in the document */
-    yyjson_mut_val *last_val;
 };
 
 GS_WUR int gs_extender_reply_init(struct gs_extender_reply *reply);
@@ -49,8 +48,11 @@ void gs_extender_reply_fini(struct gs_extender_reply *reply);
 /** A node that fits: its name, or (where node objects came) the object as it was sent. */
 void gs_extender_reply_name(struct gs_extender_reply *reply, struct gs_str name);
 void gs_extender_reply_node(struct gs_extender_reply *reply, yyjson_val *node);
+/** One that does not, and why. Both are borrowed until the answer is written. */
 void gs_extender_reply_failed(struct gs_extender_reply *reply, struct gs_str node,
                               struct gs_str reason);
+/** A copy of a text that lives as long as the answer; empty: no memory. */
+struct gs_str gs_extender_reply_keep(struct gs_extender_reply *reply, struct gs_str text);
 /** {"Nodes":...,"NodeNames":...,"FailedNodes":...,"FailedAndUnresolvableNodes":null,"Error":""}
  * from malloc(). 0 or -ENOMEM. */
 GS_WUR int gs_extender_reply_write(struct gs_extender_reply *reply, char **ret, size_t *ret_n);

@@ -6,6 +6,7 @@
 
 #include "control/extender.h"
 #include "control/pod.h"
+#include "control/refusal.h"
 #include "control/shortage.h"
 #include "model/place.h"
 
@@ -66,36 +67,6 @@ static struct candidate pop(const struct call *c, struct candidate *heap, size_t
     heap[0] = heap[--*n];
     sift_down(c, heap, *n, 0);
     return top;
-}
-
-static void say_failed(struct call *c, struct gs_str name, struct gs_str text)
-{
-    gs_extender_reply_failed(&c->reply, name, text);
-}
-
-/* Nobody fits: why, node by node. Equal findings are written once. */
-static int explain(struct call *c, const struct gs_node *node, struct gs_reasons *last,
-                   struct gs_buf *text)
-{
-    struct gs_reasons reasons;
-    struct gs_placement placement;
-    int rc;
-
-    gs_arena_reset(&c->scratch);
-    memset(&reasons, 0, sizeof(reasons));
-    rc = gs_place(&c->ask, node, &c->scratch, &placement, &reasons);
-    if (rc == 0)
-        return -EAGAIN; /* cannot be: it was refused a moment ago */
-    if (rc != -ENOSPC)
-        return rc;
-    gs_shortage_add(&c->shortage, node, &reasons);
-    if (text->n == 0 || memcmp(&reasons, last, sizeof(reasons)) != 0) {
-        gs_buf_clear(text);
-        gs_shortage_write_node(&reasons, text);
-        *last = reasons;
-    }
-    say_failed(c, node->name, (struct gs_str){gs_buf_text(text), text->n});
-    return gs_buf_check(text);
 }
 
 /* Vendors that add to a node's score are known only after placing: place everywhere first. */
@@ -207,28 +178,25 @@ static int candidates_by_name(struct call *c, struct candidate **ret, size_t *re
 /* Every node of the call is refused: say why. */
 static int refuse_names(struct call *c)
 {
-    struct gs_buf text = {0};
-    struct gs_reasons last;
-    yyjson_val *name;
-    size_t i, max;
+    size_t total = yyjson_arr_size(c->args.names), i, max, n = 0;
+    struct gs_str *name = GS_ARENA_ARRAY(c->arena, total, struct gs_str);
+    const struct gs_node **node = GS_ARENA_ARRAY(c->arena, total, const struct gs_node *);
+    struct gs_refusals refusals;
+    yyjson_val *val;
     int rc = 0;
 
-    memset(&last, 0, sizeof(last));
-    yyjson_arr_foreach(c->args.names, i, max, name)
+    if (name == NULL || node == NULL)
+        return -ENOMEM;
+    yyjson_arr_foreach(c->args.names, i, max, val)
     {
-        const struct gs_node *node = node_of(c, name);
-
-        if (node != NULL) {
-            rc = explain(c, node, &last, &text);
-        } else if (yyjson_is_str(name)) {
-            c->shortage.unregistered++;
-            say_failed(c, (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)},
-                       GS_STR("node unregistered"));
-        }
-        if (rc < 0)
-            break;
+        if (yyjson_is_str(val))
+            name[n++] = (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
     }
-    gs_buf_fini(&text);
+    gs_books_nodes(c->books, name, n, node);
+    gs_refusals_init(&refusals, &c->ask, &c->reply, &c->shortage);
+    for (i = 0; rc == 0 && i < n; i++)
+        rc = gs_refusals_add(&refusals, node[i], name[i]);
+    gs_refusals_fini(&refusals);
     return rc;
 }
 
@@ -337,8 +305,7 @@ static int simulate_on(struct call *c, struct gs_books *books)
     size_t max = yyjson_arr_size(c->args.items), n = 0, i;
     struct candidate *heap = GS_ARENA_ARRAY(c->arena, max, struct candidate), best;
     struct gs_placement placement;
-    struct gs_buf text = {0};
-    struct gs_reasons last;
+    struct gs_refusals refusals;
     yyjson_val *item;
     int rc;
 
@@ -359,19 +326,16 @@ static int simulate_on(struct call *c, struct gs_books *books)
     }
     if (rc != -ENOSPC)
         return rc;
+    gs_refusals_init(&refusals, &c->ask, &c->reply, &c->shortage);
     rc = 0;
-    memset(&last, 0, sizeof(last));
     yyjson_arr_foreach(c->args.items, i, max, item)
     {
-        const struct gs_node *node = gs_books_node(books, name_of(item));
+        struct gs_str name = name_of(item);
 
-        if (rc == 0 && node != NULL)
-            rc = explain(c, node, &last, &text);
-        else if (rc == 0 && name_of(item).n > 0)
-            say_failed(c, name_of(item), GS_STR("node unregistered"));
-        c->shortage.unregistered += node == NULL;
+        if (rc == 0 && name.n > 0)
+            rc = gs_refusals_add(&refusals, gs_books_node(books, name), name);
     }
-    gs_buf_fini(&text);
+    gs_refusals_fini(&refusals);
     return rc == 0 ? note_shortage(c) : rc;
 }
 

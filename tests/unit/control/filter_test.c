@@ -348,6 +348,30 @@ static void a12_24_reasons_of_eight_cards(void **state)
     assert_int_equal(w->note.n_unregistered, 1);
 }
 
+/* What a node lacked is remembered, and forgotten with any change of its use. */
+static void reasons_are_of_this_moment(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "n", "g", 1, 8000), 0);
+    assert_int_equal(world_cards(w, "m", "h", 1, 1000), 0);
+    assert_int_equal(world_pod(w, "u", "n", "g0,NVIDIA,7000,10:;"), 0);
+    for (int i = 0; i < 2; i++) {
+        world_filter(w, "{'Pod':%s,'NodeNames':['n','m']}", world_ask(w, "p", 2000, 10));
+        assert_non_null(strstr(world_failed(w, "n"), "needs 2000 MiB, at most 1000 free"));
+        assert_non_null(strstr(world_failed(w, "m"), "needs 2000 MiB, at most 1000 free"));
+    }
+    assert_int_equal(world_pod(w, "u", "n", "g0,NVIDIA,6500,10:;"), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['n','m']}", world_ask(w, "q", 2000, 10));
+    assert_non_null(strstr(world_failed(w, "n"), "needs 2000 MiB, at most 1500 free"));
+    assert_non_null(strstr(world_failed(w, "m"), "needs 2000 MiB, at most 1000 free"));
+    world_filter(w, "{'Pod':%s,'NodeNames':['n','m']}", world_ask(w, "q", 3000, 10));
+    assert_non_null(strstr(world_failed(w, "n"), "needs 3000 MiB, at most 1500 free"));
+    gs_books_pod_gone(w->books, GS_STR("u"));
+    world_filter(w, "{'Pod':%s,'NodeNames':['n','m']}", world_ask(w, "q", 9000, 10));
+    assert_non_null(strstr(world_failed(w, "n"), "needs 9000 MiB, at most 8000 free"));
+}
+
 /* ---- reservations ---- */
 
 static void asked_again_the_first_decision_is_void(void **state)
@@ -642,6 +666,7 @@ int main(void)
         T(a12_21_simulation_without_room),
         T(a12_23_missing_pod),
         T(a12_24_reasons_of_eight_cards),
+        T(reasons_are_of_this_moment),
         T(names_nodes_both_or_neither),
         T(pod_that_asks_for_nothing_passes),
         T(asked_again_the_first_decision_is_void),

@@ -1,0 +1,126 @@
+#include "control/refusal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "control/books.h"
+#include "core/hash.h"
+
+static uint64_t hash_text(uint64_t hash, struct gs_str s)
+{
+    hash = gs_hash_u64(hash ^ s.n);
+    return s.n > 0 ? gs_hash_bytes(s.p, s.n, hash) : hash;
+}
+
+static uint64_t hash_pairs(uint64_t hash, const struct gs_pairs *pairs)
+{
+    hash = gs_hash_u64(hash ^ pairs->n);
+    for (size_t i = 0; i < pairs->n; i++)
+        hash = hash_text(hash_text(hash, pairs->at[i].key), pairs->at[i].value);
+    return hash;
+}
+
+/* Everything of the pod that a policy may look at but its names, and what is left of the quota. */
+static uint64_t hash_ask(const struct gs_ask *ask)
+{
+    const struct gs_pod *pod = ask->pod;
+    uint64_t hash = gs_hash_u64(pod->n_containers ^ (pod->n_init << 32));
+
+    hash = hash_pairs(hash, &pod->annotations);
+    hash = hash_pairs(hash, &pod->labels);
+    for (size_t i = 0; i < pod->n_containers; i++) {
+        const struct gs_container *c = &pod->container[i];
+
+        hash = hash_pairs(hash, &c->limits);
+        hash = hash_pairs(hash, &c->requests);
+        hash = hash_pairs(hash, &c->env);
+        hash = gs_hash_u64(hash ^ (uint64_t)(c->is_init | c->is_sidecar << 1));
+    }
+    hash = gs_hash_bytes(&ask->device_policy.chain, sizeof(ask->device_policy.chain), hash);
+    for (size_t i = 0; ask->quota != NULL && i < ask->quota->n; i++) {
+        const struct gs_ns_quota_line *l = &ask->quota->line[i];
+        const int64_t number[] = {l->mem_limit, l->core_limit, l->mem_used, l->core_used};
+
+        hash = gs_hash_bytes(number, sizeof(number), hash);
+    }
+    return hash != 0 ? hash : 1;
+}
+
+void gs_refusals_init(struct gs_refusals *r, const struct gs_ask *ask,
+                      struct gs_extender_reply *reply, struct gs_shortage *shortage)
+{
+    *r = (struct gs_refusals){
+        .ask = ask, .reply = reply, .shortage = shortage, .hash = hash_ask(ask)};
+}
+
+void gs_refusals_fini(struct gs_refusals *r)
+{
+    gs_arena_fini(&r->scratch);
+}
+
+/* What the node lacks: remembered, or found by trying. */
+static int find(struct gs_refusals *r, const struct gs_node *node, struct gs_reasons *ret)
+{
+    const struct gs_reasons *known = gs_books_refusal(node, r->hash);
+    struct gs_placement placement;
+    int rc;
+
+    if (known != NULL) {
+        *ret = *known;
+        return 0;
+    }
+    gs_arena_reset(&r->scratch);
+    memset(ret, 0, sizeof(*ret));
+    rc = gs_place(r->ask, node, &r->scratch, &placement, ret);
+    if (rc == 0)
+        return -EAGAIN; /* cannot be: it was refused a moment ago */
+    if (rc != -ENOSPC)
+        return rc;
+    gs_books_note_refusal(node, r->hash, ret);
+    return 0;
+}
+
+static int text_of(struct gs_refusals *r, const struct gs_reasons *reasons, struct gs_str *ret)
+{
+    struct gs_reasons key = *reasons;
+    struct gs_buf text = {0};
+    size_t at;
+    int rc;
+
+    key.best_device = 0; /* the text does not name it */
+    at = gs_hash_bytes(&key, sizeof(key), 0) & (GS_REFUSAL_TEXTS - 1);
+    if (r->known[at].text.n > 0 && memcmp(&r->known[at].reasons, &key, sizeof(key)) == 0) {
+        *ret = r->known[at].text;
+        return 0;
+    }
+    gs_shortage_write_node(&key, &text);
+    rc = gs_buf_check(&text);
+    if (rc == 0)
+        *ret = gs_extender_reply_keep(r->reply, (struct gs_str){gs_buf_text(&text), text.n});
+    gs_buf_fini(&text);
+    if (rc < 0 || ret->p == NULL)
+        return -ENOMEM;
+    r->known[at].reasons = key;
+    r->known[at].text = *ret;
+    return 0;
+}
+
+int gs_refusals_add(struct gs_refusals *r, const struct gs_node *node, struct gs_str name)
+{
+    struct gs_str text = GS_STR("node unregistered");
+    struct gs_reasons reasons;
+    int rc;
+
+    if (node == NULL) {
+        r->shortage->unregistered++;
+    } else {
+        rc = find(r, node, &reasons);
+        if (rc == 0)
+            rc = text_of(r, &reasons, &text);
+        if (rc < 0)
+            return rc;
+        gs_shortage_add(r->shortage, node, &reasons);
+    }
+    gs_extender_reply_failed(r->reply, name, text);
+    return 0;
+}
