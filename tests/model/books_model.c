@@ -59,8 +59,9 @@ struct replica {
     struct gs_books *books;
     struct event *queue;
     size_t n;
-    bool is_broken; /**< the watch: a new list is to come */
-    long heard_ms;  /**< everything until then is known */
+    bool is_broken;      /**< the watch: a new list is to come */
+    long heard_ms;       /**< everything until then is known */
+    long quiet_until_ms; /**< nothing comes, and no list is answered, until then */
     unsigned known[PODS];
 };
 
@@ -261,6 +262,7 @@ static void list_anew(struct replica *r)
 {
     r->n = 0;
     r->is_broken = false;
+    r->quiet_until_ms = 0;
     r->heard_ms = now_ms;
     count.relists++;
     for (int node = 0; node < NODES; node++)
@@ -280,7 +282,7 @@ static void deliver(struct replica *r, size_t n)
 {
     size_t told = 0;
 
-    if (r->is_broken)
+    if (r->is_broken || now_ms < r->quiet_until_ms)
         return;
     for (; told < n && told < r->n; told++) {
         const struct event *e = &r->queue[told];
@@ -511,17 +513,18 @@ static void conclude(struct pod *p)
     }
 }
 
-/* kube-scheduler asks again for a pod that it does not know to be bound. */
+/* kube-scheduler asks again for a pod whose bind it has no answer to. */
 static void ask_again(struct pod *p)
 {
     int before = p->chosen;
 
-    if (p->bind != IDLE || p->node < 0 || p->is_over)
+    if ((p->bind != LOST && p->node < 0) || p->is_over)
         return;
     filter(p);
     count.repeats++;
-    if (p->chosen >= 0 && p->chosen != p->node)
-        die("a bound pod is given another node: %d, then %d", p->node, p->chosen);
+    if (p->chosen >= 0 && p->chosen != (p->node >= 0 ? p->node : before))
+        die("a pod that is bound, or may be, to node %d is given another: %d",
+            p->node >= 0 ? p->node : before, p->chosen);
     p->chosen = before;
 }
 
@@ -581,6 +584,7 @@ static void settle(void)
     land_late_writes();
     for (int i = 0; i < PODS; i++)
         conclude(&store[i]);
+    r->quiet_until_ms = 0;
     if (r->is_broken)
         list_anew(r);
     deliver(r, SIZE_MAX);
@@ -630,7 +634,7 @@ static void on_pod(struct pod *p)
     } else if (p->node >= 0 && what < 25 && p->init_mem > 0 && !p->inits_done) {
         p->inits_done = true;
         changed((int)(p - store), false);
-    } else if (p->node >= 0 && what < 35) {
+    } else if ((p->node >= 0 || p->bind == LOST) && what < 40) {
         ask_again(p);
     } else if (p->node < 0 && p->bind == IDLE && !p->is_ending) {
         if (p->chosen < 0 || chance(10))
@@ -648,10 +652,19 @@ static void on_node(void)
     publish(&(struct event){.is_node = true, .at = node, .n_cards = node_cards[node]});
 }
 
+/* The watch breaks, or hangs; often for longer than a confirmed decision is held. */
+static void go_quiet(struct replica *r)
+{
+    r->is_broken = r->is_broken || chance(50);
+    r->quiet_until_ms = now_ms + (long)rnd(3 * HOLD_MS);
+}
+
 static void one_step(void)
 {
     unsigned what = rnd(1000);
 
+    if (what >= 960 && what < 966 && chance(95))
+        what = 900; /* seldom: a gap in the watch is to last for longer than a decision is held */
     if (what < 600)
         on_pod(&store[rnd(PODS)]);
     else if (what < 720)
@@ -663,10 +676,10 @@ static void one_step(void)
     else if (what < 950)
         on_node();
     else if (what < 953)
-        replica[rnd(2)].is_broken = true;
+        go_quiet(&replica[rnd(2)]);
     else if (what < 960)
         for (int k = 0; k < 2; k++) {
-            if (replica[k].is_broken)
+            if (replica[k].is_broken && now_ms >= replica[k].quiet_until_ms)
                 list_anew(&replica[k]);
         }
     else if (what < 962)
