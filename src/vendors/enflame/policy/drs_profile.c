@@ -86,6 +86,15 @@ static int read_profiles(yyjson_val *list, struct gs_arena *arena, struct gs_drs
     return gs_arena_check(arena);
 }
 
+/* It becomes part of an id, which stands between separators in grants. */
+static bool is_index(struct gs_str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (strchr(",:;", s.p[i]) != NULL)
+            return false;
+    return gs_str_is_word(s);
+}
+
 static int read_card(yyjson_val *v, struct gs_arena *arena, struct gs_drs_card *ret,
                      struct gs_err *err)
 {
@@ -94,7 +103,7 @@ static int read_card(yyjson_val *v, struct gs_arena *arena, struct gs_drs_card *
 
     ret->index = text_of(gs_json_get(v, "index"), arena);
     ret->minor = text_of(gs_json_get(v, "minor"), arena);
-    if (!gs_str_is_word(ret->index) || gs_size_parse_u64(slices, &n) != 0 || n > GS_DRS_SLICES_MAX)
+    if (!is_index(ret->index) || gs_size_parse_u64(slices, &n) != 0 || n > GS_DRS_SLICES_MAX)
         return gs_err_set(err, -EINVAL, "a device has no index, or an impossible capacity");
     ret->slices = (int32_t)n;
     return 0;
