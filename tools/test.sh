@@ -58,7 +58,12 @@ suite_abi() {
     run_pytest abi tests/abi -s
 }
 suite_interpose() { run_pytest interpose tests/it/interpose; }
-suite_it() { run_pytest it tests/it --ignore tests/it/interpose --ignore tests/it/cli --ignore tests/it/limiter --ignore tests/it/net; }
+# Folders with fixtures of their own go by themselves: two conftest.py do not mix in one run.
+suite_it() {
+    run_pytest it tests/it --ignore tests/it/interpose --ignore tests/it/cli --ignore tests/it/limiter \
+        --ignore tests/it/net --ignore tests/it/kube
+    run_pytest it-kube tests/it/kube
+}
 suite_limiter() { run_pytest limiter tests/it/limiter; }
 # Both ends again under the address sanitizer: peers that leave at any moment are what it is for.
 suite_net() {

@@ -544,7 +544,8 @@ static void correct(const struct gs_inflight *e, struct gs_span span, uint64_t u
     (void)__atomic_add_fetch(&gs_limiter_credit[e->where.dev].ns, (int64_t)l->covers_ns - more,
                              __ATOMIC_RELAXED);
     if (l->kind != GS_INFLIGHT_MEASURED && used_ns != 0 && others_of(e, span, others) != 0)
-        gs_cost_learn_ratio(l->cost, used_ns, l->covers_ns);
+        if (l->cost != NULL) /* a mark alone is of no kind */
+            gs_cost_learn_ratio(l->cost, used_ns, l->covers_ns);
 }
 
 /* What may be forgiven by now, and is: the rest of `ns`. */
