@@ -34,7 +34,7 @@
 #define SLACK_MOST_NS UINT64_C(10000000000)
 /* What is forgiven of it: programs and machines have their hitches. */
 #define FORGIVEN_PART     100u
-#define FORGIVEN_MOST_NS  50000000u
+#define FORGIVEN_MOST_NS  UINT64_C(50000000)
 #define FORGIVEN_FIRST_NS 2000000u
 /* Windows looked at closely after such a surprise; each surprise more makes it longer. */
 #define ATTEND_FIRST   1024u
@@ -534,7 +534,8 @@ static void remember(const struct gs_inflight *e, uint64_t end_ns)
 }
 
 /* Launches that were paid by their estimates took other than that. Where samples of single launches
- * say little, because other streams are in between, the last of them stands for all. */
+ * say little, because other streams are in between, the last of them stands for all (a mark alone
+ * is of no kind). */
 static void correct(const struct gs_inflight *e, struct gs_span span, uint64_t used_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
@@ -543,15 +544,15 @@ static void correct(const struct gs_inflight *e, struct gs_span span, uint64_t u
 
     (void)__atomic_add_fetch(&gs_limiter_credit[e->where.dev].ns, (int64_t)l->covers_ns - more,
                              __ATOMIC_RELAXED);
-    if (l->kind != GS_INFLIGHT_MEASURED && used_ns != 0 && others_of(e, span, others) != 0)
-        if (l->cost != NULL) /* a mark alone is of no kind */
-            gs_cost_learn_ratio(l->cost, used_ns, l->covers_ns);
+    if (l->cost != NULL && l->kind != GS_INFLIGHT_MEASURED && used_ns != 0 &&
+        others_of(e, span, others) != 0)
+        gs_cost_learn_ratio(l->cost, used_ns, l->covers_ns);
 }
 
 /* What may be forgiven by now, and is: the rest of `ns`. */
 static uint64_t less_forgiven(uint32_t dev, uint64_t ns, uint64_t now_ns)
 {
-    uint64_t *full = &cards[dev].forgiven_ns, most = FORGIVEN_MOST_NS * UINT64_C(1) * FORGIVEN_PART;
+    uint64_t *full = &cards[dev].forgiven_ns, most = FORGIVEN_MOST_NS * FORGIVEN_PART;
     uint64_t have;
 
     if (*full == 0)
@@ -571,7 +572,6 @@ static void pay_attention(uint32_t dev, uint64_t now_ns)
     if (n == 0 || now_ns > cards[dev].attend_ns + ATTEND_CALM_NS)
         n = ATTEND_FIRST;
     cards[dev].attend_ns = now_ns;
-
     __atomic_store_n(&cards[dev].attend, n, __ATOMIC_RELAXED);
     n = n < ATTEND_MOST / ATTEND_TIMES ? n * ATTEND_TIMES : ATTEND_MOST;
     __atomic_store_n(&cards[dev].attend_next, n, __ATOMIC_RELAXED);
@@ -644,8 +644,7 @@ static bool account_covered(const struct gs_inflight *e, uint64_t start_ns, uint
     return is_exact;
 }
 
-/* For how long were launches out beyond what was paid for them? *last_ns: end of the entry before.
- */
+/* How long were launches out beyond what was paid for them? last_ns: end of the entry before. */
 static void note_slack(const struct gs_inflight *e, uint64_t start_ns, uint64_t last_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
