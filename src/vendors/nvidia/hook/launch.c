@@ -637,14 +637,6 @@ void gs_launch_context_going(CUcontext context)
     gs_capture_restore(&relaxed);
 }
 
-/* Work that is still out when the program ends is charged by the clock. Only the ledger is touched:
- * the driver may be gone. */
-__attribute__((destructor)) static void end_process(void)
-{
-    if (__atomic_load_n(&gs_engine.ready, __ATOMIC_RELAXED) != 0)
-        gs_limiter_ending();
-}
-
 void gs_launch_forget(void)
 {
     memset(gs_launch_streams, 0, sizeof(gs_launch_streams));
