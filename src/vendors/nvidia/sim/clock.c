@@ -65,10 +65,23 @@ static void retire(struct gs_clock *c)
     __atomic_store_n(&r->armed, 0, __ATOMIC_RELEASE);
 }
 
+/* A move counts for the process first, then for the card: a death in between is made good. */
+static void count_card(struct gs_clock *c)
+{
+    uint64_t busy = 0;
+
+    for (uint32_t i = 0; i < GS_CLOCK_GROUPS; i++)
+        busy += c->group[i].busy_ns;
+    for (uint32_t i = 0; i < GS_CLOCK_PROCS; i++)
+        busy += c->proc[i].joined ? c->proc[i].busy_ns : 0;
+    c->busy_ns = busy;
+}
+
 static void repair(struct gs_clock *c)
 {
     if (c->retire.armed)
         retire(c);
+    count_card(c);
     memset(&c->want, 0, sizeof(c->want));
     memset(&c->copying, 0, sizeof(c->copying));
     memset(&c->joined, 0, sizeof(c->joined));

@@ -161,6 +161,7 @@ void gs_clock_turn_to(struct gs_clock *c, uint64_t now)
         }
         if (current != GS_CLOCK_NONE) {
             c->proc[current].busy_ns += dt;
+            __atomic_signal_fence(__ATOMIC_RELEASE); /* in this order, for who is killed between */
             c->busy_ns += dt;
             move(c, current, dt);
         }
