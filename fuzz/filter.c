@@ -33,7 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         .node_policy = GS_STR("binpack"),
                                         .leaves_node_choice = how & 2,
                                         .lease_ms = 1000};
-    const struct gs_filter_env env = {books, &conf, {1, 1}, &arena};
+    const struct gs_filter_env env = {
+        .books = books, .conf = &conf, .now = {1, 1}, .arena = &arena};
     const struct gs_str body = {(const char *)data + (size > 0), size - (size > 0)};
     struct gs_filter_note note;
     char *text = NULL;

@@ -172,8 +172,10 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
         return gs_err_set(err, -EEXIST, "pod is bound already");
     if (pod.meta.deletion_us != GS_KUBE_NO_TIME)
         return gs_err_set(err, -ESTALE, "pod is being deleted");
-    rc = gs_filter_reserve(&(struct gs_filter_env){b->books, b->opt.filter, now_of(b), &op->arena},
-                           &placed, op->what.node, err);
+    rc = gs_filter_reserve(
+        &(struct gs_filter_env){
+            .books = b->books, .conf = b->opt.filter, .now = now_of(b), .arena = &op->arena},
+        &placed, op->what.node, err);
     if (rc == -ENODATA) {
         op->is_plain = true;
         return 0;

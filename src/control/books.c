@@ -91,27 +91,6 @@ struct gs_books *gs_books_free(struct gs_books *books)
 
 /* ---- entries by name: made when first spoken of, gone when nothing speaks of them ---- */
 
-void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node)
-{
-    if (node == NULL || node->is_dirty)
-        return;
-    node->is_dirty = true;
-    node->next_dirty = books->dirty;
-    books->dirty = node;
-}
-
-static void unmark(struct gs_books *books, struct gs_books_node_entry *node)
-{
-    struct gs_books_node_entry **at = &books->dirty;
-
-    if (!node->is_dirty)
-        return;
-    while (*at != node)
-        at = &(*at)->next_dirty;
-    *at = node->next_dirty;
-    node->is_dirty = false;
-}
-
 static char *text_of(struct gs_str s)
 {
     return strndup(s.n > 0 ? s.p : "", s.n);
@@ -140,7 +119,7 @@ void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_e
 {
     if (node == NULL || node->is_there || node->pods.n > 0)
         return;
-    unmark(books, node);
+    gs_books_unmark(books, node);
     (void)gs_map_remove(&books->nodes, node->node.name);
     books->is_unsorted = true;
     free_node(node);
@@ -422,17 +401,11 @@ void gs_books_nodes(struct gs_books *books, const struct gs_str *name, size_t n,
     }
 }
 
-static const struct gs_books_node_entry *entry_of(const struct gs_node *node)
-{
-    return (const struct gs_books_node_entry *)(const void *)((const char *)node -
-                                                              offsetof(struct gs_books_node_entry,
-                                                                       node));
-}
-
 void gs_books_note_refusal(const struct gs_node *node, uint64_t ask,
                            const struct gs_reasons *reasons)
 {
-    struct gs_books_node_entry *entry = (struct gs_books_node_entry *)(uintptr_t)entry_of(node);
+    struct gs_books_node_entry *entry =
+        (struct gs_books_node_entry *)(uintptr_t)gs_books_entry_of(node);
 
     entry->refused_ask = ask;
     entry->refused = *reasons;
@@ -440,14 +413,14 @@ void gs_books_note_refusal(const struct gs_node *node, uint64_t ask,
 
 const struct gs_reasons *gs_books_refusal(const struct gs_node *node, uint64_t ask)
 {
-    const struct gs_books_node_entry *entry = entry_of(node);
+    const struct gs_books_node_entry *entry = gs_books_entry_of(node);
 
     return ask != 0 && entry->refused_ask == ask ? &entry->refused : NULL;
 }
 
 size_t gs_books_rank(const struct gs_node *node)
 {
-    return entry_of(node)->rank;
+    return gs_books_entry_of(node)->rank;
 }
 
 const struct gs_node *gs_books_next(struct gs_books *books, size_t *pos)

@@ -153,6 +153,18 @@ const struct gs_reasons *gs_books_refusal(const struct gs_node *node, uint64_t a
 /** Walk over nodes with devices, by name; *pos starts at 0; NULL at the end. */
 const struct gs_node *gs_books_next(struct gs_books *books, size_t *pos);
 
+/** Changes so far: of what nodes have and of who is there, of quotas and their use. */
+uint64_t gs_books_change(const struct gs_books *books);
+/** The node with devices that changed earliest after the change `since`, and not after `until`;
+ *  *ret_change: when. NULL: none. Costs as many steps as nodes changed after `since`. */
+const struct gs_node *gs_books_changed(struct gs_books *books, uint64_t since, uint64_t until,
+                                       uint64_t *ret_change);
+/** The node that changed next after this one, as above. */
+const struct gs_node *gs_books_changed_next(struct gs_books *books, const struct gs_node *node,
+                                            uint64_t until, uint64_t *ret_change);
+/** When the namespace's quota or its use changed last; where there is no quota: now. */
+uint64_t gs_books_quota_change(const struct gs_books *books, struct gs_str ns);
+
 /** Limits of one ResourceQuota: [policies->n] each, -1 none. Replaces what this quota said before.
  */
 GS_WUR int gs_books_quota_set(struct gs_books *books, struct gs_str ns, struct gs_str name,

@@ -75,6 +75,8 @@ struct gs_books_node_entry {
     bool is_there; /**< the API server has it */
     bool is_dirty;
     struct gs_books_node_entry *next_dirty;
+    uint64_t changed; /**< the books' count when this node changed last; 0: in no list */
+    struct gs_books_node_entry *newer, *older; /**< in the order of the last changes */
 };
 
 struct gs_books_quota_entry {
@@ -87,6 +89,7 @@ struct gs_books_ns_entry {
     char *name_text;
     struct gs_str name;
     size_t n_pods;
+    uint64_t changed; /**< the books' count when the quota or its use changed last */
     struct gs_books_quota_entry *quota;
     int64_t *mem_used, *core_used; /**< [n policies] what the pods' shares come to */
 };
@@ -98,6 +101,8 @@ struct gs_books {
     int32_t lowest;                        /**< priority of a bound pod; valid while n_lowest > 0 */
     size_t n_lowest, n_bound;
     struct gs_books_node_entry *dirty;
+    uint64_t change;                    /**< changes so far, of nodes and of quotas */
+    struct gs_books_node_entry *newest; /**< the node that changed last */
     struct gs_books_node_entry *
         *by_name; /**< nodes with devices, sorted; valid while !is_unsorted */
     size_t n_by_name, cap_by_name;
@@ -130,7 +135,12 @@ bool gs_books_counts_not(const struct gs_books *books, const struct gs_books_pod
 size_t gs_books_device(const struct gs_node *node, const struct gs_policy *policy,
                        struct gs_str uuid);
 
-/** The node's use has to be added up anew. Accepts NULL. */
+/** What the node has, or who is there, has changed. Accepts NULL. */
 void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node);
+/** Its use has to be added up anew, though nothing has changed. */
+void gs_books_mark_dirty(struct gs_books *books, struct gs_books_node_entry *node);
+/** The entry goes. */
+void gs_books_unmark(struct gs_books *books, struct gs_books_node_entry *node);
+const struct gs_books_node_entry *gs_books_entry_of(const struct gs_node *node);
 /** Bring a node's use and score up to date. 0 or -ENOMEM (then the node is closed to everybody). */
 int gs_books_derive(struct gs_books *books, struct gs_books_node_entry *node);

@@ -81,9 +81,12 @@ static void unlink_from_node(struct gs_books *books, struct gs_books_pod_entry *
 }
 
 /* Sums of whole numbers: what one pod adds it takes off again, to the last unit. */
-static void count_in_ns(const struct gs_books_pod_entry *pod, int sign)
+static void count_in_ns(struct gs_books *books, const struct gs_books_pod_entry *pod, int sign)
 {
     struct gs_books_ns_entry *ns = pod->in_ns;
+
+    if (!pod->is_hold)
+        ns->changed = ++books->change;
 
     ns->n_pods += sign > 0 ? 1 : (size_t)-1;
     for (uint32_t i = 0; i < pod->n_shares && !pod->is_hold; i++) {
@@ -115,7 +118,7 @@ static void unlink_lease(struct gs_books *books, struct gs_books_pod_entry *pod)
 static void link_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
     link_to_node(books, pod);
-    count_in_ns(pod, 1);
+    count_in_ns(books, pod, 1);
     if (pod->is_reservation || pod->is_hold)
         link_lease(books, pod);
     count_lowest(books, pod);
@@ -124,7 +127,7 @@ static void link_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
 static void unlink_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
     unlink_from_node(books, pod);
-    count_in_ns(pod, -1);
+    count_in_ns(books, pod, -1);
     gs_books_drop_ns_if_unused(books, pod->in_ns);
     if (pod->is_reservation || pod->is_hold)
         unlink_lease(books, pod);
@@ -588,7 +591,7 @@ void gs_books_lift(struct gs_books *books, struct gs_str uid, int32_t priority)
         bool is_lifted = hold->priority < priority || (uid.n > 0 && gs_str_eq(hold->uid, uid));
 
         if (hold->is_lifted != is_lifted)
-            gs_books_mark(books, hold->node);
+            gs_books_mark_dirty(books, hold->node);
         hold->is_lifted = is_lifted;
     }
 }

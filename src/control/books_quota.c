@@ -60,6 +60,7 @@ int gs_books_quota_set(struct gs_books *books, struct gs_str ns_name, struct gs_
         remove_quota(at);
     q->next = *at;
     *at = q;
+    ns->changed = ++books->change;
     return 0;
 }
 
@@ -71,8 +72,10 @@ void gs_books_quota_gone(struct gs_books *books, struct gs_str ns_name, struct g
     if (ns == NULL)
         return;
     at = find(ns, name);
-    if (*at != NULL)
+    if (*at != NULL) {
         remove_quota(at);
+        ns->changed = ++books->change;
+    }
     gs_books_drop_ns_if_unused(books, ns);
 }
 

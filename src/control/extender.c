@@ -25,6 +25,7 @@ int gs_extender_read(struct gs_str body, struct gs_arena *arena, struct gs_exten
     pod = gs_json_get(root, "pod");
     if (pod == NULL)
         return gs_err_set(err, -EINVAL, "extender args missing pod");
+    ret->object = pod;
     nodes = gs_json_get(root, "nodes");
     ret->names = gs_json_get(root, "nodenames");
     if (nodes != NULL) {

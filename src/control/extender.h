@@ -17,8 +17,9 @@
 struct gs_extender_args {
     yyjson_doc *doc;
     struct gs_kube_pod pod;
-    yyjson_val *items; /**< array of node objects that came with the call; NULL: none did */
-    yyjson_val *names; /**< array of node names; NULL: null or absent */
+    yyjson_val *object; /**< the pod as it was sent */
+    yyjson_val *items;  /**< array of node objects that came with the call; NULL: none did */
+    yyjson_val *names;  /**< array of node names; NULL: null or absent */
 };
 
 /** 0; -EINVAL (err: what to answer); -ENOMEM. Views are of the body's copy in doc and of the arena.

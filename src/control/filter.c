@@ -485,6 +485,9 @@ int gs_filter(const struct gs_filter_env *env, struct gs_str body, char **ret_re
     if (rc < 0)
         fail(&c, rc, &err);
     rc = c.reply.doc == NULL ? -ENOMEM : gs_extender_reply_write(&c.reply, ret_reply, ret_n);
+    if (rc == 0 && env->refused != NULL && ret_note->outcome == GS_FILTER_NO_ROOM &&
+        !ret_note->is_simulation)
+        env->refused(env->arg, &(struct gs_filter_refusal){ret_note, c.args.object, c.args.names});
     gs_extender_reply_fini(&c.reply);
     gs_extender_args_fini(&c.args);
     gs_arena_fini(&c.scratch);

@@ -12,6 +12,8 @@
 #include "core/cleanup.h"
 #include "core/str.h"
 
+struct yyjson_val;
+
 struct gs_filter_conf {
     struct gs_str device_policy, node_policy; /**< where the pod names none: "spread", "binpack" */
     bool leaves_node_choice; /**< answer with every node that fits, reserve at bind (nodeChoice) */
@@ -22,14 +24,6 @@ struct gs_filter_conf {
 struct gs_moment {
     int64_t unix_ns;
     int64_t mono_ms; /**< for leases */
-};
-
-/** What a call works with. */
-struct gs_filter_env {
-    struct gs_books *books;
-    const struct gs_filter_conf *conf;
-    struct gs_moment now;
-    struct gs_arena *arena; /**< for the whole call, its note included */
 };
 
 enum gs_filter_outcome {
@@ -51,6 +45,23 @@ struct gs_filter_note {
     size_t n_nodes, n_fit;
     uint32_t why; /**< no room: one bit for each enum gs_reason that some node gave first */
     size_t n_unregistered; /**< no room: nodes without devices of ours */
+};
+
+/** A call that found no room. Everything is valid during the callback only. */
+struct gs_filter_refusal {
+    const struct gs_filter_note *note;
+    struct yyjson_val *pod, *names; /**< as they were sent; names: an array */
+};
+
+/** What a call works with. */
+struct gs_filter_env {
+    struct gs_books *books;
+    const struct gs_filter_conf *conf;
+    struct gs_moment now;
+    struct gs_arena *arena; /**< for the whole call, its note included */
+    /** Hears of each call that found no room, simulations left out. NULL: nobody. */
+    void (*refused)(void *arg, const struct gs_filter_refusal *refusal);
+    void *arg;
 };
 
 /** POST /filter. ret_reply: JSON from malloc(), also for errors (they travel inside it).

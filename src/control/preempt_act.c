@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "contract/names.h"
+#include "control/nudge.h"
 #include "control/preempt_internal.h"
 #include "kube/event.h"
 #include "kube/patch.h"
@@ -144,43 +144,6 @@ static void give_up(struct gs_preempt_want *w, const char *why)
 
 /* ---- waiting ---- */
 
-static void on_nudged(void *arg, const struct gs_kube_result *result)
-{
-    (void)arg;
-    if (result->rc < 0 && result->rc != -ENOENT && result->rc != -EBUSY)
-        GS_LOG_WARN("pod not nudged", GS_LOG_ERR(result->err));
-}
-
-/* kube-scheduler tries a pod again when something changes. The victim's end was such a change, but
- * its call may have come before the same news came here; then nothing more changes. So the pod
- * itself is changed. */
-static void nudge(struct gs_preempt_want *w)
-{
-    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
-    struct gs_kube_merge m;
-    struct gs_err err = {0};
-    char stamp[24];
-    int rc;
-
-    (void)snprintf(stamp, sizeof(stamp), "%llu",
-                   (unsigned long long)(gs_clock_real_ns(gs_loop_clock(w->p->loop)) / 1000000));
-    gs_kube_merge_init(&m);
-    gs_kube_merge_uid(&m, w->uid);
-    gs_kube_merge_annotation(&m, GS_STR(GS_NAME_ROOM_SEEN), gs_str_of(stamp));
-    rc = gs_kube_merge_text(&m, &text);
-    gs_kube_merge_fini(&m);
-    if (rc == 0)
-        rc = gs_kube_client_send(w->p->client,
-                                 &(struct gs_kube_req){.verb = GS_KUBE_MERGE,
-                                                       .resource = &gs_kube_pods,
-                                                       .ns = w->ns,
-                                                       .name = w->name,
-                                                       .body = {gs_buf_text(&text), text.n}},
-                                 on_nudged, NULL, NULL, &err);
-    if (rc < 0)
-        GS_LOG_WARN("pod not nudged", GS_LOG_ERR(&err));
-}
-
 static void on_look(void *user)
 {
     struct gs_preempt_want *w = user;
@@ -204,7 +167,7 @@ static void on_look(void *user)
         return;
     }
     if (!gs_books_reserved(p->books, w->uid, &r))
-        nudge(w);
+        gs_nudge_send(p->client, w->ns, w->name, w->uid);
     gs_loop_timer_in(p->loop, &w->timer, NUDGE_MS, on_look, w);
 }
 

@@ -397,7 +397,10 @@ static void filter(struct pod *p)
 {
     struct gs_arena arena = {0};
     struct gs_filter_conf conf = conf_of();
-    struct gs_filter_env env = {replica[leader].books, &conf, {now_ms * 1000000L, now_ms}, &arena};
+    struct gs_filter_env env = {.books = replica[leader].books,
+                                .conf = &conf,
+                                .now = {now_ms * 1000000L, now_ms},
+                                .arena = &arena};
     struct gs_filter_note note;
     struct gs_buf body = {0};
     yyjson_doc *doc;
@@ -442,7 +445,10 @@ static bool decide_at_bind(struct pod *p)
 {
     struct gs_arena arena = {0};
     struct gs_filter_conf conf = conf_of();
-    struct gs_filter_env env = {replica[leader].books, &conf, {now_ms * 1000000L, now_ms}, &arena};
+    struct gs_filter_env env = {.books = replica[leader].books,
+                                .conf = &conf,
+                                .now = {now_ms * 1000000L, now_ms},
+                                .arena = &arena};
     char number[3][16], node[16], uid[32];
     struct gs_pair limit[3] = {{GS_STR("nvidia.com/gpu"), {0}},
                                {GS_STR("nvidia.com/gpumem"), {0}},

@@ -53,6 +53,7 @@ static void on_pod(void *arg, const struct gs_kube_pod *pod)
     struct gs_daemon *d = arg;
 
     gs_preempt_saw_pod(d->preempt, pod);
+    gs_retry_saw_pod(d->retry, pod);
 }
 
 static void on_pod_gone(void *arg, const struct gs_kube_key *key)
@@ -61,6 +62,7 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key)
 
     gs_binder_pod_gone(d->binder, key->ns, key->name);
     gs_preempt_pod_gone(d->preempt, key->uid);
+    gs_retry_forget(d->retry, key->uid);
 }
 
 static bool trusts(void *arg, const struct gs_kube_pod *pod)
@@ -91,7 +93,7 @@ static enum gs_binder_leads leads(void *arg)
     return gs_leader_state(((struct gs_daemon *)arg)->leader);
 }
 
-static bool may_evict(void *arg)
+static bool leads_now(void *arg)
 {
     return leads(arg) == GS_BINDER_YES;
 }
@@ -285,8 +287,12 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
         rc = gs_preempt_new(
             d->client, d->books,
             &(struct gs_preempt_opt){
-                .filter = &d->filter, .events = d->events, .leads = may_evict, .arg = d},
+                .filter = &d->filter, .events = d->events, .leads = leads_now, .arg = d},
             &d->preempt, err);
+    if (rc == 0)
+        rc = gs_retry_new(
+            d->client, d->books,
+            &(struct gs_retry_opt){.filter = &d->filter, .leads = leads_now, .arg = d}, &d->retry);
     if (rc == 0)
         rc = gs_handshake_new(d->client, d->books,
                               &(struct gs_handshake_opt){.leads = leads, .arg = d}, &d->handshake);
@@ -335,6 +341,7 @@ void gs_daemon_fini(struct gs_daemon *d)
     gs_metrics_free(d->stats);
     gs_registry_free(d->registry);
     gs_preempt_free(d->preempt);
+    gs_retry_free(d->retry);
     gs_leader_free(d->leader);
     gs_handshake_free(d->handshake);
     gs_binder_free(d->binder);

@@ -12,6 +12,7 @@
 #include "control/metrics.h"
 #include "control/preempt.h"
 #include "control/registry.h"
+#include "control/retry.h"
 #include "control/sign.h"
 #include "core/cleanup.h"
 #include "kube/event.h"
@@ -32,6 +33,7 @@ struct gs_daemon {
     struct gs_registry *registry;
     struct gs_binder *binder;
     struct gs_preempt *preempt;
+    struct gs_retry *retry;
     struct gs_leader *leader;
     struct gs_handshake *handshake;
     struct gs_sign *sign; /**< NULL: grants are not signed, every one is believed */

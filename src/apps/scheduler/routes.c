@@ -19,9 +19,19 @@ static struct gs_moment now_of(const struct gs_daemon *d)
                               .mono_ms = (int64_t)(gs_clock_mono_ns(clock) / GS_CLOCK_MS)};
 }
 
+static void on_refused(void *arg, const struct gs_filter_refusal *refusal)
+{
+    gs_retry_refused(arg, refusal);
+}
+
 static struct gs_filter_env env_of(struct gs_daemon *d)
 {
-    return (struct gs_filter_env){d->books, &d->filter, now_of(d), &d->call};
+    return (struct gs_filter_env){.books = d->books,
+                                  .conf = &d->filter,
+                                  .now = now_of(d),
+                                  .arena = &d->call,
+                                  .refused = on_refused,
+                                  .arg = d->retry};
 }
 
 static void took(struct gs_daemon *d, enum gs_metrics_call call, uint64_t started)
@@ -97,6 +107,8 @@ static int on_filter(void *user, const struct gs_http_request *req, struct gs_ht
     gs_metrics_filtered(d->stats, &note);
     gs_http_server_reply_take_malloc(reply, 200, "application/json", text, n);
     post_event(d, &note);
+    if (note.outcome == GS_FILTER_FOUND)
+        gs_retry_forget(d->retry, note.uid);
     gs_preempt_refused(d->preempt, req->body, &note);
     return 0;
 }

@@ -19,6 +19,8 @@ struct api_pod {
     bool is_there, has_label;
     bool is_mlu, is_gcu;
     bool asks_nothing;
+    int priority;
+    unsigned n_nudges; /**< times it was told that room was seen */
 };
 
 struct api {
@@ -51,6 +53,10 @@ void api_binder(struct api *api, struct gs_binder_opt opt);
 struct api_pod *api_pod(struct api *api, const char *name);
 /** Let kube-scheduler ask for a place for the pod, on this node. */
 void api_filter(struct api *api, const struct api_pod *pod, const char *node);
+/** The same of several, as JSON: "\"n1\",\"n2\"". True: one of them was answered.
+ *  @refused NULL: nobody hears. */
+bool api_ask(struct api *api, const struct api_pod *pod, const char *nodes,
+             void (*refused)(void *arg, const struct gs_filter_refusal *refusal), void *arg);
 
 /** Serve until `ms` have passed. */
 void api_serve(struct api *api, uint64_t ms);

@@ -452,7 +452,8 @@ static void node_choice_of_the_scheduler(void **state)
     assert_int_equal(yyjson_arr_size(yyjson_obj_get(yyjson_doc_get_root(w->answer), "NodeNames")),
                      2);
     assert_int_equal(gs_books_counts(w->books).reservations, 0);
-    env = (struct gs_filter_env){w->books, &w->conf, {1, 1}, &w->call};
+    env = (struct gs_filter_env){
+        .books = w->books, .conf = &w->conf, .now = {1, 1}, .arena = &w->call};
     body = gs_arena_printf(&w->arena, "{'Pod':%s,'NodeNames':['node1','node2']}",
                            world_ask(w, "p", 1000, 10));
     for (size_t i = 0; i < body.n; i++)

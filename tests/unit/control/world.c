@@ -148,7 +148,10 @@ int world_pod(struct world *w, const char *uid, const char *node, const char *gr
 
 yyjson_val *world_filter_text(struct world *w, struct gs_str body)
 {
-    struct gs_filter_env env = {w->books, &w->conf, {w->now_ms * 1000000, w->now_ms}, &w->call};
+    struct gs_filter_env env = {.books = w->books,
+                                .conf = &w->conf,
+                                .now = {w->now_ms * 1000000, w->now_ms},
+                                .arena = &w->call};
     char *text = NULL;
     size_t n = 0;
     int rc;
