@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "control/books.h"
 #include "core/str.h"
+#include "model/node.h"
 #include "model/policy.h"
 #include "vendors/registry_policy.h"
 

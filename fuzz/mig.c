@@ -17,12 +17,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n, n_back;
     struct gs_err err;
 
-    if (gs_mig_grant_read((struct gs_str){(const char *)data, size}, &arena, &mig, &n, &err) == 0) {
-        gs_mig_grant_write(mig, n, &once);
-        if (gs_mig_grant_read((struct gs_str){once.p, once.n}, &arena, &back, &n_back, NULL) != 0 ||
+    if (gs_grant_mig_read((struct gs_str){(const char *)data, size}, &arena, &mig, &n, &err) == 0) {
+        gs_grant_mig_write(mig, n, &once);
+        if (gs_grant_mig_read((struct gs_str){once.p, once.n}, &arena, &back, &n_back, NULL) != 0 ||
             n_back != n)
             abort();
-        gs_mig_grant_write(back, n_back, &twice);
+        gs_grant_mig_write(back, n_back, &twice);
         if (strcmp(gs_buf_text(&once), gs_buf_text(&twice)) != 0)
             abort();
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "model/grant.h"
+#include "model/node.h"
 #include "model/place.h"
 #include "model/policy.h"
 #include "vendors/registry_policy.h"
@@ -95,7 +96,7 @@ static int read_node(const struct gs_policy *policy, struct input *in, struct gs
     set(arena, &labels, GS_STR("node.kubernetes.io/instance-type"), text);
     set(arena, &annotations, policy->keys.node_register, line(in));
     *group = (struct gs_group){.policy = policy};
-    if (gs_policy_read_node(policy, &view, arena, &dev, group, NULL) < 0)
+    if (gs_node_read(policy, &view, arena, &dev, group, NULL) < 0)
         return -1;
     use = GS_ARENA_ARRAY(arena, group->n, struct gs_use);
     for (uint32_t i = 0; i < group->n; i++)

@@ -21,7 +21,7 @@ static void check(const struct gs_device_policy *p)
         abort();
     if (p->w_slot < 0 || p->w_core < 0 || p->w_mem < 0 || p->w_slot + p->w_core + p->w_mem <= 0)
         abort();
-    if (isnan(gs_device_score(p, &dev, &use, 1, 1, 1)))
+    if (isnan(gs_order_score(p, &dev, &use, 1, 1, 1)))
         abort();
 }
 
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     add(&pod, &rest, GS_STR("hami.io/gpu-scheduler-policy"));
     add(&pod, &rest, keys.use_type);
     add(&pod, &rest, keys.use_uuid);
-    if (gs_device_policy_read(&pod, GS_STR("spread"), &p, &err) == 0)
+    if (gs_order_read(&pod, GS_STR("spread"), &p, &err) == 0)
         check(&p);
     else if (err.text[0] == '\0')
         abort();

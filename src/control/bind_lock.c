@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "contract/names.h"
 #include "control/bind_internal.h"
+#include "model/node.h"
 
 /* A waiter looks by itself so often: for owners that need the lock no more, which no event tells.
  */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "control/books_internal.h"
+#include "model/node.h"
 
 int gs_books_new(const struct gs_policies *policies, struct gs_books **ret)
 {
@@ -228,7 +229,7 @@ static int read_part(struct gs_books *books, const struct gs_node_view *view, ui
     if (part == NULL)
         return -ENOMEM;
     part->policy = policy;
-    rc = gs_policy_read_node(p, view, &part->arena, &part->dev, &part->group, err);
+    rc = gs_node_read(p, view, &part->arena, &part->dev, &part->group, err);
     if (rc < 0 && rc != -ENOENT) {
         free_part(part); /* unreadable: what was known holds */
         return rc;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "control/books_internal.h"
+#include "model/ask.h"
 
 #define SHARES_MAX 4096u
 
@@ -204,7 +205,7 @@ static int push_placements(struct gs_books *books, uint32_t policy, struct gs_st
 {
     struct gs_mig_grant *mig;
     size_t n;
-    int rc = gs_mig_grant_read(text, &books->scratch, &mig, &n, err);
+    int rc = gs_grant_mig_read(text, &books->scratch, &mig, &n, err);
 
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = push(books, s,
@@ -495,7 +496,7 @@ static int shares_of(struct gs_books *books, const struct gs_ask *ask,
     int rc = is_app == NULL ? -ENOMEM : 0;
 
     for (size_t c = 0; rc == 0 && c < ask->pod->n_containers; c++)
-        is_app[c] = !ask->pod->container[c].is_init || ask->pod->container[c].is_sidecar;
+        is_app[c] = !gs_container_is_passing(&ask->pod->container[c]);
     for (size_t v = 0; rc == 0 && v < ask->n_vendors; v++) {
         uint32_t index = ask->vendor[v].policy_index;
         struct gs_grant grant;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "control/books_internal.h"
+#include "model/node.h"
 #include "model/usage.h"
 
 bool gs_books_counts_not(const struct gs_books *books, const struct gs_books_pod_entry *pod)

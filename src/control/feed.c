@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "control/pod.h"
+#include "model/node.h"
 #include "model/quantity.h"
 
 static int view_of(const struct gs_kube_node *node, struct gs_arena *arena,

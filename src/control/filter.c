@@ -8,6 +8,7 @@
 #include "control/pod.h"
 #include "control/refusal.h"
 #include "control/shortage.h"
+#include "model/node.h"
 #include "model/place.h"
 
 /** One call on its way. */

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "kube/patch.h"
+#include "model/node.h"
 #include "net/loop.h"
 
 #define PENDING_MS 60000 /* HAMi's: a request older than this is not answered any more */
@@ -301,13 +302,11 @@ static struct entry *entry_of(struct gs_handshake *h, struct node *node, uint32_
     return *at;
 }
 
-static int64_t amount_of(const struct gs_node_view *view, const struct gs_pairs *amounts,
-                         struct gs_str name)
+static int64_t amount_of(const struct gs_pairs *amounts, struct gs_str name)
 {
-    struct gs_node_view as_capacity = {.name = view->name, .capacity = amounts};
     int64_t amount;
 
-    return gs_policy_capacity(&as_capacity, name, &amount) == 1 ? amount : 0;
+    return gs_node_amount(amounts, name, &amount) == 1 ? amount : 0;
 }
 
 /* Does anything on the node speak of this vendor? */
@@ -347,8 +346,8 @@ void gs_handshake_saw_node(struct gs_handshake *h, const struct gs_node_view *vi
             e->value = value != NULL ? strndup(value->p, value->n) : NULL;
             e->since_ms = now_ms(h);
         }
-        e->capacity = amount_of(view, view->capacity, policy->names.count);
-        e->allocatable = amount_of(view, view->allocatable, policy->names.count);
+        e->capacity = amount_of(view->capacity, policy->names.count);
+        e->allocatable = amount_of(view->allocatable, policy->names.count);
         e->was_offered |= e->allocatable > 0;
         judge(h, e);
     }

@@ -11,6 +11,7 @@
 #include "control/pod.h"
 #include "control/preempt_internal.h"
 #include "kube/view.h"
+#include "model/ask.h"
 
 /* Pods that something is under way for; more are refused as if nobody's leaving would help. */
 #define WANTS_MAX 256

@@ -12,6 +12,7 @@
 #include "control/preempt_internal.h"
 #include "kube/event.h"
 #include "kube/patch.h"
+#include "model/ask.h"
 
 /* Room is held so long from each look at the victims. */
 #define HOLD_MS 60000

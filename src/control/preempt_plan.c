@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/node.h"
 #include "model/usage.h"
 
 #define TRIES_MAX   1000 /* of gs_place() on one node, some microseconds each */

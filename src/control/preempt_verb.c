@@ -10,6 +10,7 @@
 #include "control/preempt_internal.h"
 #include "kube/json.h"
 #include "kube/view.h"
+#include "model/ask.h"
 #include "model/json.h"
 
 #define BODY_MAX  ((size_t)1 << 30) /* the server's own limit is far below */

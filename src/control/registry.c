@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "control/feed.h"
 #include "kube/watch.h"
+#include "model/node.h"
 
 enum { NODES, PODS, QUOTAS, KINDS };
 

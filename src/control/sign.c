@@ -47,7 +47,7 @@ static int put_placements(struct gs_buf *buf, struct gs_str value, struct gs_are
     GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
     struct gs_mig_grant *mig;
     size_t n;
-    int rc = gs_mig_grant_read(value, arena, &mig, &n, NULL);
+    int rc = gs_grant_mig_read(value, arena, &mig, &n, NULL);
 
     if (rc == -ENOMEM)
         return rc;
@@ -57,7 +57,7 @@ static int put_placements(struct gs_buf *buf, struct gs_str value, struct gs_are
     }
     for (size_t i = 0; i < n; i++)
         mig[i].is_realised = false;
-    gs_mig_grant_write(mig, n, &text);
+    gs_grant_mig_write(mig, n, &text);
     put_netstring(buf, (struct gs_str){gs_buf_text(&text), text.n});
     return gs_buf_check(&text);
 }

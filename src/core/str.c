@@ -35,6 +35,13 @@ int gs_str_cmp(struct gs_str a, struct gs_str b)
     return way != 0 ? way : (a.n > b.n) - (a.n < b.n);
 }
 
+int gs_str_order(const void *a, const void *b)
+{
+    const struct gs_str *x = a, *y = b;
+
+    return gs_str_cmp(*x, *y);
+}
+
 bool gs_str_skip(struct gs_str *s, struct gs_str prefix)
 {
     if (s->n < prefix.n || (prefix.n > 0 && memcmp(s->p, prefix.p, prefix.n) != 0))

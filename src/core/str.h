@@ -31,6 +31,8 @@ bool gs_str_eq(struct gs_str a, struct gs_str b);
 bool gs_str_eq_c(struct gs_str a, const char *b);
 /** Order by bytes, a shorter view before one that it begins: below, equal to or above 0. */
 int gs_str_cmp(struct gs_str a, struct gs_str b);
+/** The same of two struct gs_str behind pointers, for qsort() and bsearch(). */
+int gs_str_order(const void *a, const void *b);
 /** Cut `prefix` off the front of `*s`; false and unchanged when it does not begin so. */
 bool gs_str_skip(struct gs_str *s, struct gs_str prefix);
 /** Cut the part of `*s` before the first `sep` (all of it where there is none) and the separator

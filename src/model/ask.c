@@ -1,8 +1,10 @@
+#include "model/ask.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "model/order.h"
-#include "model/place.h"
+#include "model/text.h"
 
 #define NODE_POLICY_KEY GS_STR("hami.io/node-scheduler-policy")
 
@@ -63,8 +65,8 @@ int gs_ask_wish(const struct gs_pod *pod, const struct gs_policy *policy, struct
 
     if (rc < 0)
         return rc;
-    wish.is_numa_bound = gs_select_is_true(gs_pod_annotation(pod, policy->keys.numa_bind, NULL));
-    wish.is_link_bound = gs_select_is_true(gs_pod_annotation(pod, policy->keys.link_bind, NULL));
+    wish.is_numa_bound = gs_text_is_true(gs_pod_annotation(pod, policy->keys.numa_bind, NULL));
+    wish.is_link_bound = gs_text_is_true(gs_pod_annotation(pod, policy->keys.link_bind, NULL));
     if (policy->ops->tag != NULL)
         wish.tag = policy->ops->tag(policy, pod);
     if (policy->ops->wish != NULL) {
@@ -131,7 +133,7 @@ int gs_ask_read(const struct gs_pod *pod, const struct gs_policies *policies,
 {
     struct gs_ask ask = {.pod = pod, .policies = policies, .quota = flags->quota};
     struct gs_str text = gs_pod_annotation(pod, NODE_POLICY_KEY, NULL);
-    int rc = gs_device_policy_read(pod, flags->device_policy, &ask.device_policy, err);
+    int rc = gs_order_read(pod, flags->device_policy, &ask.device_policy, err);
 
     if (rc < 0)
         return rc;

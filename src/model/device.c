@@ -1,9 +1,8 @@
 #include "model/device.h"
 
-const struct gs_group *gs_node_group(const struct gs_node *node, const struct gs_policy *policy)
+enum gs_reason gs_device_ask_open(const struct gs_device *dev, const struct gs_use *use)
 {
-    for (size_t i = 0; i < node->n_groups; i++)
-        if (node->group[i].policy == policy)
-            return &node->group[i];
-    return NULL;
+    if (!dev->is_healthy || use->is_closed)
+        return GS_REASON_CARD_NOT_HEALTH;
+    return dev->is_cordoned ? GS_REASON_CARD_CORDONED : GS_REASON_COUNT;
 }

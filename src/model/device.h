@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/str.h"
+#include "model/reason.h"
 
 struct gs_policy;
 
@@ -20,7 +21,7 @@ struct gs_device {
     int32_t cores;
     int32_t numa;
     bool is_healthy;
-    bool is_cordoned; /**< an administrator takes it out of use: nobody new (gs_policy_read_node) */
+    bool is_cordoned;   /**< an administrator takes it out of use: nobody new (gs_node_read) */
     const void *custom; /**< vendor's own facts of this device (MIG profiles, network id, ...);
                            NULL: none */
 };
@@ -40,6 +41,14 @@ struct gs_use {
                        use) */
     const struct gs_tenant *tenant;
     size_t n_tenants;
+};
+
+/** One device given to one container. */
+struct gs_pick {
+    uint32_t dev; /**< index into gs_node.dev */
+    int32_t mem_mib, cores;
+    int32_t place_start, place_size; /**< MIG; size 0: none */
+    struct gs_str profile;           /**< MIG profile, vNPU template; empty: none */
 };
 
 /** Devices of one vendor on a node: a range of gs_node.dev. */
@@ -74,5 +83,6 @@ struct gs_node {
     size_t n_dev;
 };
 
-/** Group of a policy on a node; NULL: none. */
-const struct gs_group *gs_node_group(const struct gs_node *node, const struct gs_policy *policy);
+/** Does the device take anybody at all: healthy, not closed, not cordoned? The first question of
+ *  every vendor. GS_REASON_COUNT: yes. */
+enum gs_reason gs_device_ask_open(const struct gs_device *dev, const struct gs_use *use);

@@ -36,18 +36,9 @@ int32_t gs_fit_mem(const struct gs_request *request, const struct gs_device *dev
     return (int32_t)((int64_t)dev->mem_mib * request->mem_pct / 100);
 }
 
-enum gs_reason gs_fit_ask_open(const struct gs_device *dev, const struct gs_use *use)
+static bool is_passing(const struct walk *w)
 {
-    if (!dev->is_healthy || use->is_closed)
-        return GS_REASON_CARD_NOT_HEALTH;
-    return dev->is_cordoned ? GS_REASON_CARD_CORDONED : GS_REASON_COUNT;
-}
-
-static bool is_passing(const struct gs_fit *fit)
-{
-    const struct gs_container *c = &fit->pod->container[fit->container];
-
-    return c->is_init && !c->is_sidecar;
+    return gs_container_is_passing(&w->fit->pod->container[w->fit->container]);
 }
 
 static void charge_add(struct walk *w, struct charge *c, size_t container, bool is_gone,
@@ -104,7 +95,7 @@ static bool fits_quota(const struct walk *w, const struct gs_pick *pick)
     if (w->charge == NULL)
         return true;
     c = w->charge[pick->dev - w->fit->group->first];
-    charge_add(&would, &c, w->fit->container, is_passing(w->fit), pick);
+    charge_add(&would, &c, w->fit->container, is_passing(w), pick);
     return gs_ns_quota_fits(w->fit->quota, w->policy, would.total_mem, would.total_cores);
 }
 
@@ -189,7 +180,7 @@ static enum gs_reason ask(struct walk *w, const struct gs_device *dev, const str
                           struct gs_pick *pick)
 {
     const struct gs_fit_rules *rules = w->rules;
-    enum gs_reason reason = gs_fit_ask_open(dev, use);
+    enum gs_reason reason = gs_device_ask_open(dev, use);
 
     if (reason != GS_REASON_COUNT)
         return reason;
@@ -221,7 +212,7 @@ static void take(struct walk *w, const struct gs_pick *pick)
     w->pick[w->n++] = *pick;
     if (w->charge != NULL)
         charge_add(w, &w->charge[pick->dev - w->fit->group->first], w->fit->container,
-                   is_passing(w->fit), pick);
+                   is_passing(w), pick);
     w->is_full = !w->collects && w->n == (size_t)w->fit->request->nums;
 }
 

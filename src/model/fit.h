@@ -18,14 +18,6 @@
 struct gs_policy;
 struct gs_ns_quota;
 
-/** One device given to one container. */
-struct gs_pick {
-    uint32_t dev; /**< index into gs_node.dev */
-    int32_t mem_mib, cores;
-    int32_t place_start, place_size; /**< MIG; size 0: none */
-    struct gs_str profile;           /**< MIG profile, vNPU template; empty: none */
-};
-
 /** What the whole pod has been given so far (this node, this attempt), all vendors, in order. */
 struct gs_taken {
     const struct gs_policy *policy;
@@ -119,8 +111,5 @@ struct gs_fit_rules {
  * fit->reasons filled; -ENOMEM. Threads  pure. */
 GS_WUR int gs_fit_walk(const struct gs_policy *policy, const struct gs_fit_rules *rules,
                        struct gs_fit *fit, struct gs_pick *ret_pick);
-/** Does the device take anybody at all: healthy, not closed, not cordoned? The first question of
- *  every vendor. GS_REASON_COUNT: yes. */
-enum gs_reason gs_fit_ask_open(const struct gs_device *dev, const struct gs_use *use);
 /** Memory that the request takes of this device by the usual rule; 0 where it names none. */
 int32_t gs_fit_mem(const struct gs_request *request, const struct gs_device *dev);

@@ -52,6 +52,6 @@ struct gs_mig_grant {
 };
 /** Text is copied into the arena; empty text: none. -EINVAL (err names the element); -E2BIG;
  *  -ENOMEM. */
-GS_WUR int gs_mig_grant_read(struct gs_str json, struct gs_arena *arena, struct gs_mig_grant **ret,
+GS_WUR int gs_grant_mig_read(struct gs_str json, struct gs_arena *arena, struct gs_mig_grant **ret,
                              size_t *ret_n, struct gs_err *err);
-void gs_mig_grant_write(const struct gs_mig_grant *mig, size_t n, struct gs_buf *buf);
+void gs_grant_mig_write(const struct gs_mig_grant *mig, size_t n, struct gs_buf *buf);

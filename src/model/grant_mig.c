@@ -131,7 +131,7 @@ static int read_all(yyjson_val *root, struct gs_arena *arena, struct gs_mig_gran
     return 0;
 }
 
-int gs_mig_grant_read(struct gs_str json, struct gs_arena *arena, struct gs_mig_grant **ret,
+int gs_grant_mig_read(struct gs_str json, struct gs_arena *arena, struct gs_mig_grant **ret,
                       size_t *ret_n, struct gs_err *err)
 {
     yyjson_doc *doc = NULL;
@@ -150,7 +150,7 @@ int gs_mig_grant_read(struct gs_str json, struct gs_arena *arena, struct gs_mig_
     return rc;
 }
 
-void gs_mig_grant_write(const struct gs_mig_grant *mig, size_t n, struct gs_buf *buf)
+void gs_grant_mig_write(const struct gs_mig_grant *mig, size_t n, struct gs_buf *buf)
 {
     gs_buf_adds(buf, "[");
     for (size_t i = 0; i < n; i++) {

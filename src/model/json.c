@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "model/select.h"
+#include "model/text.h"
 
 int gs_json_parse(struct gs_str text, size_t max_bytes, yyjson_doc **ret, struct gs_err *err)
 {
@@ -35,7 +35,7 @@ yyjson_val *gs_json_get(yyjson_val *object, const char *name)
     {
         struct gs_str k = {yyjson_get_str(key), yyjson_get_len(key)};
 
-        if (!yyjson_is_null(value) && gs_select_eq_fold(k, want))
+        if (!yyjson_is_null(value) && gs_text_eq_fold(k, want))
             found = value;
     }
     return found;

@@ -51,7 +51,7 @@ void gs_ns_quota_of_pod(const struct gs_policy *policy, const struct gs_pod *pod
         cores = sat_add(app_cores, sat_mul(request.cores, request.nums));
         peak_mem = mem > peak_mem ? mem : peak_mem;
         peak_cores = cores > peak_cores ? cores : peak_cores;
-        if (!c->is_init || c->is_sidecar) {
+        if (!gs_container_is_passing(c)) {
             app_mem = mem;
             app_cores = cores;
         }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/number.h"
-#include "model/select.h"
+#include "model/text.h"
 
 #define POLICY_KEY  GS_STR("hami.io/gpu-scheduler-policy")
 #define WEIGHTS_KEY GS_STR("hami.io/device-scoring-weights")
@@ -19,7 +19,7 @@ static void add_order(struct gs_device_policy *p, enum gs_device_order order)
 
 static void read_word(struct gs_device_policy *p, struct gs_str word)
 {
-    word = gs_select_trim(word);
+    word = gs_text_trim(word);
     if (gs_str_eq_c(word, "binpack"))
         add_order(p, GS_ORDER_BINPACK);
     else if (gs_str_eq_c(word, "spread"))
@@ -73,14 +73,14 @@ static int read_weight(struct weights *w, struct gs_str text, struct gs_str part
 
     if (memchr(part.p, '=', part.n) == NULL || !gs_str_cut(&value, '=', &key))
         return refuse(err, text, "expected key=value entries", NULL, "");
-    key = gs_select_trim(key);
+    key = gs_text_trim(key);
     while (i < 3 && !gs_str_eq_c(key, name[i]))
         i++;
     if (i == 3)
         return refuse(err, text, "unknown weight ", &key, "");
     if (w->seen[i])
         return refuse(err, text, "duplicate ", &key, " weight");
-    if (gs_number_read(gs_select_trim(value), &v) < 0)
+    if (gs_number_read(gs_text_trim(value), &v) < 0)
         return refuse(err, text, "", &key, " weight must be an integer");
     if (v < 0)
         return refuse(err, text, "", &key, " weight must not be negative");
@@ -91,7 +91,7 @@ static int read_weight(struct weights *w, struct gs_str text, struct gs_str part
 
 static int read_weights(struct gs_str text, struct weights *ret, struct gs_err *err)
 {
-    struct gs_str rest = gs_select_trim(text), part;
+    struct gs_str rest = gs_text_trim(text), part;
     struct weights w = {0};
 
     while (gs_str_cut(&rest, ',', &part)) {
@@ -108,8 +108,8 @@ static int read_weights(struct gs_str text, struct weights *ret, struct gs_err *
     return 0;
 }
 
-int gs_device_policy_read(const struct gs_pod *pod, struct gs_str fallback,
-                          struct gs_device_policy *ret, struct gs_err *err)
+int gs_order_read(const struct gs_pod *pod, struct gs_str fallback, struct gs_device_policy *ret,
+                  struct gs_err *err)
 {
     struct gs_device_policy p = {0};
     struct weights weight = {.value = {1, 1, 1}};
@@ -133,9 +133,9 @@ static float share(int32_t asked, int32_t used, int32_t total)
     return (float)((int64_t)asked + used) / (float)total;
 }
 
-float gs_device_score(const struct gs_device_policy *p, const struct gs_device *dev,
-                      const struct gs_use *use, int32_t asked_slots, int32_t asked_cores,
-                      int32_t asked_mem_mib)
+float gs_order_score(const struct gs_device_policy *p, const struct gs_device *dev,
+                     const struct gs_use *use, int32_t asked_slots, int32_t asked_cores,
+                     int32_t asked_mem_mib)
 {
     if (dev->count == 0 || dev->cores == 0 || dev->mem_mib == 0)
         return 0;
@@ -185,8 +185,8 @@ static int by_single(const struct gs_device_policy *p, bool is_numa_bound,
     return score != 0 ? score : numa;
 }
 
-bool gs_device_less(const struct gs_device_policy *p, bool is_numa_bound, const struct gs_ranked *a,
-                    const struct gs_ranked *b)
+bool gs_order_less(const struct gs_device_policy *p, bool is_numa_bound, const struct gs_ranked *a,
+                   const struct gs_ranked *b)
 {
     int way = 0;
 
@@ -199,22 +199,4 @@ bool gs_device_less(const struct gs_device_policy *p, bool is_numa_bound, const 
             way = by_link(p->chain[i], a, b);
     }
     return way != 0 ? way < 0 : a->dev->index < b->dev->index;
-}
-
-double gs_node_score(const struct gs_node *node)
-{
-    int64_t slots = 0, count = 0, used_cores = 0, cores = 0, used_mem = 0, mem = 0;
-
-    for (size_t i = 0; i < node->n_dev; i++) {
-        slots += node->use[i].slots;
-        count += node->dev[i].count;
-        used_cores += node->use[i].cores;
-        cores += node->dev[i].cores;
-        used_mem += node->use[i].mem_mib;
-        mem += node->dev[i].mem_mib;
-    }
-    if (count == 0 || cores == 0 || mem == 0)
-        return 0;
-    return 10.0 * ((double)slots / (double)count + (double)used_cores / (double)cores +
-                   (double)used_mem / (double)mem);
 }

@@ -9,12 +9,12 @@
 
 /** hami.io/gpu-scheduler-policy of the pod, else `fallback` ("spread"), and the weights of
  *  hami.io/device-scoring-weights. -EINVAL with HAMi's text for bad weights. */
-GS_WUR int gs_device_policy_read(const struct gs_pod *pod, struct gs_str fallback,
-                                 struct gs_device_policy *ret, struct gs_err *err);
+GS_WUR int gs_order_read(const struct gs_pod *pod, struct gs_str fallback,
+                         struct gs_device_policy *ret, struct gs_err *err);
 /** Score of one device for a container's requests (10 * weighted sum of what would be used). */
-float gs_device_score(const struct gs_device_policy *p, const struct gs_device *dev,
-                      const struct gs_use *use, int32_t asked_slots, int32_t asked_cores,
-                      int32_t asked_mem_mib);
+float gs_order_score(const struct gs_device_policy *p, const struct gs_device *dev,
+                     const struct gs_use *use, int32_t asked_slots, int32_t asked_cores,
+                     int32_t asked_mem_mib);
 /** A device with its score. */
 struct gs_ranked {
     const struct gs_device *dev;
@@ -24,8 +24,5 @@ struct gs_ranked {
 
 /** Does a come before b (the walk starts at the end: is b the better one)? A10 of the spec. Equal:
  *  the card's index decides, then the caller's order. */
-bool gs_device_less(const struct gs_device_policy *p, bool is_numa_bound, const struct gs_ranked *a,
-                    const struct gs_ranked *b);
-/** 10 * (slots + cores + memory used over total), over all devices of a node; 0 where a total is 0.
- */
-double gs_node_score(const struct gs_node *node);
+bool gs_order_less(const struct gs_device_policy *p, bool is_numa_bound, const struct gs_ranked *a,
+                   const struct gs_ranked *b);

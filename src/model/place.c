@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/fit.h"
+#include "model/node.h"
 #include "model/order.h"
+#include "model/request.h"
 #include "model/usage.h"
 
 #define FEW 24 /* cards that a plain insertion orders faster than a sort with calls */
@@ -26,11 +29,9 @@ struct placing {
     size_t most, sum, widest; /* sizes of the above: picks of a line, of all, cards of a group */
 };
 
-static bool is_passing(const struct gs_ask *ask, uint32_t container)
+static bool is_passing(const struct gs_ask *ask, size_t container)
 {
-    const struct gs_container *c = &ask->pod->container[container];
-
-    return c->is_init && !c->is_sidecar;
+    return gs_container_is_passing(&ask->pod->container[container]);
 }
 
 static const struct gs_ask_vendor *vendor_of(const struct gs_ask *ask, uint32_t policy_index)
@@ -44,9 +45,9 @@ static const struct gs_ask_vendor *vendor_of(const struct gs_ask *ask, uint32_t 
 static int by_rank(const struct gs_ranked *a, const struct gs_ranked *b,
                    const struct gs_device_policy *p, bool is_numa_bound)
 {
-    if (gs_device_less(p, is_numa_bound, a, b))
+    if (gs_order_less(p, is_numa_bound, a, b))
         return -1;
-    if (gs_device_less(p, is_numa_bound, b, a))
+    if (gs_order_less(p, is_numa_bound, b, a))
         return 1;
     return (a->dev > b->dev) - (a->dev < b->dev);
 }
@@ -73,7 +74,7 @@ static void sort(struct gs_ranked *ranked, size_t n, const struct sort_by *by)
         struct gs_ranked moved = ranked[i];
         size_t to = i;
 
-        for (; to > 0 && gs_device_less(by->policy, by->is_numa_bound, &moved, &ranked[to - 1]);
+        for (; to > 0 && gs_order_less(by->policy, by->is_numa_bound, &moved, &ranked[to - 1]);
              to--)
             ranked[to] = ranked[to - 1];
         ranked[to] = moved;
@@ -87,11 +88,11 @@ static float score(const struct gs_ask *ask, const struct gs_ask_vendor *vendor,
                    const struct gs_use *use)
 {
     if (!gs_str_eq(dev->type, vendor->word))
-        return gs_device_score(&ask->device_policy, dev, use, 0, 0, 0);
-    return gs_device_score(&ask->device_policy, dev, use, 1, request->cores,
-                           request->mem_pct != 0 && request->mem_pct != GS_PCT_NONE
-                               ? (int32_t)((int64_t)dev->mem_mib * request->mem_pct / 100)
-                               : request->mem_mib);
+        return gs_order_score(&ask->device_policy, dev, use, 0, 0, 0);
+    return gs_order_score(&ask->device_policy, dev, use, 1, request->cores,
+                          request->mem_pct != 0 && request->mem_pct != GS_PCT_NONE
+                              ? (int32_t)((int64_t)dev->mem_mib * request->mem_pct / 100)
+                              : request->mem_mib);
 }
 
 /* Are there `nums` open cards with the memory and the cores of the request? A necessary condition
@@ -170,7 +171,7 @@ static bool has_too_few(const struct gs_policy *policy, const struct gs_fit *fit
 
 static void take(struct placing *p, const struct gs_policy *policy, const struct gs_fit *fit, int n)
 {
-    bool is_gone = is_passing(p->ask, (uint32_t)fit->container);
+    bool is_gone = is_passing(p->ask, fit->container);
 
     assert(n >= 0 && (size_t)n <= p->most);
     for (int i = 0; i < n; i++) {
@@ -337,7 +338,7 @@ static bool has_open_card(const struct gs_node *node, const struct gs_policy *po
         const struct gs_device *dev = &node->dev[group->first + i];
         const struct gs_use *use = &node->use[group->first + i];
 
-        if (gs_fit_ask_open(dev, use) == GS_REASON_COUNT && dev->count > use->slots)
+        if (gs_device_ask_open(dev, use) == GS_REASON_COUNT && dev->count > use->slots)
             return true;
     }
     return false;

@@ -33,6 +33,12 @@ struct gs_container {
     bool is_sidecar; /**< init container with restartPolicy Always: counts like an app container */
 };
 
+/** Does it run and end before the app containers start? Then what it holds is free for them. */
+static inline bool gs_container_is_passing(const struct gs_container *c)
+{
+    return c->is_init && !c->is_sidecar;
+}
+
 enum gs_edit_kind {
     GS_EDIT_LIMIT,         /**< container, key, value: set */
     GS_EDIT_REQUEST,       /**< container, key, value: set */

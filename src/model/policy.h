@@ -11,20 +11,15 @@
 #include "base/err.h"
 #include "core/cleanup.h"
 #include "model/device.h"
-#include "model/fit.h"
 #include "model/pod.h"
-#include "model/reason.h"
 #include "model/register.h"
-#include "model/request.h"
 
 struct cyaml_schema_value;
-
-/** A node as a vendor reads it: what the API server has of it. */
-struct gs_node_view {
-    struct gs_str name;
-    const struct gs_pairs *annotations, *labels;
-    const struct gs_pairs *capacity, *allocatable; /**< value = quantity text */
-};
+struct gs_fit;
+struct gs_fit_rules;
+struct gs_node_view;
+struct gs_request;
+struct gs_wish;
 
 /** Resource names; empty: not used. */
 struct gs_names {
@@ -77,7 +72,7 @@ struct gs_policy_ops {
                 const void **ret);
     /** Devices of a node. 0 and *ret filled (n = 0: none); -EINVAL: unreadable, keep what was
      * known; -ENOENT: this vendor says nothing about the node. Sets ret_dev/ret->n/ret->facts, not
-     * first. Asked by gs_policy_read_node(). */
+     * first. Asked by gs_node_read(). */
     int (*read_node)(const struct gs_policy *policy, const struct gs_node_view *node,
                      struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
                      struct gs_err *err);
@@ -152,13 +147,3 @@ int gs_policies_add(struct gs_policies *all, struct gs_arena *arena,
                     const struct gs_policy *policy);
 /** By word; NULL: none. */
 const struct gs_policy *gs_policies_find(const struct gs_policies *all, struct gs_str word);
-/** Devices of a node as ops->read_node() has them, and which of them the node's annotation
- *  hami.io/device-cordon takes out of use: a list of ids, of any vendor's (HAMi: NVIDIA's alone).
- *  Returns  as ops->read_node(); -E2BIG a cordon of more than GS_REGISTER_BYTES_MAX. */
-GS_WUR int gs_policy_read_node(const struct gs_policy *policy, const struct gs_node_view *node,
-                               struct gs_arena *arena, struct gs_device **ret_dev,
-                               struct gs_group *ret, struct gs_err *err);
-/** How much of a resource the node has in all.
- *  Returns 1 and *ret (above 0); 0 nothing of it (absent, zero, or an empty name); -EINVAL
- *  unreadable or negative. */
-GS_WUR int gs_policy_capacity(const struct gs_node_view *node, struct gs_str name, int64_t *ret);

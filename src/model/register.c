@@ -8,7 +8,7 @@
 
 #include "model/json.h"
 #include "model/number.h"
-#include "model/select.h"
+#include "model/text.h"
 
 #define FIELDS_OLD 7
 #define FIELDS     9
@@ -47,7 +47,7 @@ static bool read_bool(struct gs_str s, bool *ret)
 {
     static const char *const no[] = {"0", "f", "F", "FALSE", "false", "False"};
 
-    *ret = gs_select_is_true(s);
+    *ret = gs_text_is_true(s);
     if (*ret)
         return true;
     for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
@@ -257,13 +257,6 @@ static int read_json(const struct reading *r, struct gs_str text, struct gs_devi
     return rc;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const struct gs_str *x = a, *y = b;
-
-    return gs_str_cmp(*x, *y);
-}
-
 /* A UUID goes into grants, between separators, and stands for one device. A device without one can
  * be given to nobody, nor can one with less than nothing: a share of its memory would free memory.
  */
@@ -282,7 +275,7 @@ static int check_ids(struct gs_device *dev, size_t n, struct gs_arena *arena, st
                 return refuse(err, "device id with a separator", id[i]);
     }
     if (n > 1)
-        qsort(id, n, sizeof(*id), by_id);
+        qsort(id, n, sizeof(*id), gs_str_order);
     for (size_t i = 1; i < n; i++)
         if (id[i].n > 0 && gs_str_eq(id[i - 1], id[i]))
             return refuse(err, "device id is there twice", id[i]);
@@ -299,7 +292,7 @@ int gs_register_read(struct gs_str text, const struct gs_register_own *own, stru
 
     if (text.n > GS_REGISTER_BYTES_MAX)
         return gs_err_set(err, -E2BIG, "node annotation of %zu bytes", text.n);
-    text = gs_select_trim(text);
+    text = gs_text_trim(text);
     if (text.n == 0)
         return gs_err_set(err, -EINVAL, "node annotation missing device separator");
     if (text.p[0] == '[' || text.p[0] == '{' || gs_str_eq_c(text, "null"))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/policy.h"
+#include "model/text.h"
 
 #define TYPES_KEPT 8 /* models of one vendor in a cluster: a few */
 
@@ -15,65 +16,9 @@ struct gs_select_memo {
     size_t n, next; /* types known; where the next one goes */
 };
 
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-struct gs_str gs_select_trim(struct gs_str text)
-{
-    while (text.n > 0 && is_blank(text.p[0])) {
-        text.p++;
-        text.n--;
-    }
-    while (text.n > 0 && is_blank(text.p[text.n - 1]))
-        text.n--;
-    return text;
-}
-
-bool gs_select_eq_fold(struct gs_str a, struct gs_str b)
-{
-    if (a.n != b.n)
-        return false;
-    for (size_t i = 0; i < a.n; i++)
-        if (lower(a.p[i]) != lower(b.p[i]))
-            return false;
-    return true;
-}
-
-bool gs_select_contains(struct gs_str text, struct gs_str part)
-{
-    for (size_t i = 0; i + part.n <= text.n; i++)
-        if (gs_select_eq_fold((struct gs_str){text.p + i, part.n}, part))
-            return true;
-    return false;
-}
-
-bool gs_select_is_true(struct gs_str text)
-{
-    static const char *const words[] = {"1", "t", "T", "TRUE", "true", "True"};
-
-    for (size_t i = 0; i < GS_ARRAY_LEN(words); i++)
-        if (gs_str_eq_c(text, words[i]))
-            return true;
-    return false;
-}
-
-static int by_text(const void *a, const void *b)
-{
-    const struct gs_str *x = a, *y = b;
-
-    return gs_str_cmp(*x, *y);
-}
-
 int gs_select_list(struct gs_str text, struct gs_arena *arena, struct gs_list *ret)
 {
-    struct gs_list list = {.is_given = gs_select_trim(text).n > 0};
+    struct gs_list list = {.is_given = gs_text_trim(text).n > 0};
     struct gs_str rest = text, part, *at;
     size_t cap = 1;
 
@@ -87,11 +32,11 @@ int gs_select_list(struct gs_str text, struct gs_arena *arena, struct gs_list *r
     if (at == NULL)
         return -ENOMEM;
     while (gs_str_cut(&rest, ',', &part)) {
-        part = gs_select_trim(part);
+        part = gs_text_trim(part);
         if (part.n > 0)
             at[list.n++] = part;
     }
-    qsort(at, list.n, sizeof(*at), by_text);
+    qsort(at, list.n, sizeof(*at), gs_str_order);
     list.at = at;
     *ret = list;
     return 0;
@@ -127,7 +72,7 @@ int gs_select_read(const struct gs_pod *pod, const struct gs_keys *keys, struct 
 
 bool gs_select_has(const struct gs_list *list, struct gs_str word)
 {
-    return list->n > 0 && bsearch(&word, list->at, list->n, sizeof(word), by_text) != NULL;
+    return list->n > 0 && bsearch(&word, list->at, list->n, sizeof(word), gs_str_order) != NULL;
 }
 
 bool gs_select_takes_uuid(const struct gs_selection *s, struct gs_str uuid)
@@ -140,7 +85,7 @@ bool gs_select_takes_uuid(const struct gs_selection *s, struct gs_str uuid)
 static bool has_part_of(const struct gs_list *list, struct gs_str type)
 {
     for (size_t i = 0; i < list->n; i++)
-        if (gs_select_contains(type, list->at[i]))
+        if (gs_text_contains(type, list->at[i]))
             return true;
     return false;
 }

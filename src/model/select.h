@@ -41,12 +41,3 @@ bool gs_select_takes_uuid(const struct gs_selection *s, struct gs_str uuid);
 bool gs_select_takes_type(const struct gs_selection *s, struct gs_str type);
 /** Is the word a member? */
 bool gs_select_has(const struct gs_list *list, struct gs_str word);
-
-/** Go's strconv.ParseBool says true: 1 t T TRUE true True. */
-bool gs_select_is_true(struct gs_str text);
-/** Case-insensitive search (ASCII). The empty part is everywhere. */
-bool gs_select_contains(struct gs_str text, struct gs_str part);
-/** Case-insensitive equality (ASCII). */
-bool gs_select_eq_fold(struct gs_str a, struct gs_str b);
-/** Without blanks at both ends. */
-struct gs_str gs_select_trim(struct gs_str text);

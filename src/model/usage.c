@@ -1,7 +1,6 @@
 #include "model/usage.h"
 
-#include "model/fit.h"
-#include "model/order.h"
+#include "model/node.h"
 #include "model/policy.h"
 
 int32_t gs_usage_add(int32_t a, int32_t b)
@@ -94,7 +93,7 @@ static void room_of(const struct gs_node *node, const struct gs_group *group, st
         const struct gs_device *dev = &node->dev[i];
         const struct gs_use *use = &node->use[i];
 
-        if (gs_fit_ask_open(dev, use) != GS_REASON_COUNT || dev->count <= use->slots)
+        if (gs_device_ask_open(dev, use) != GS_REASON_COUNT || dev->count <= use->slots)
             continue;
         room.n_open++;
         if (dev->mem_mib < room.min_mem_mib)

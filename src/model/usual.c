@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "model/amount.h"
+#include "model/node.h"
+#include "model/request.h"
 
 struct gs_str gs_usual_name(struct gs_arena *arena, const char *given, const char *chart)
 {
@@ -166,7 +168,7 @@ int gs_usual_read_capacity(const struct gs_policy *policy, const struct gs_node_
 {
     struct gs_device *dev;
     int64_t n = 0;
-    int rc = gs_policy_capacity(node, policy->names.count, &n);
+    int rc = gs_node_amount(node->capacity, policy->names.count, &n);
 
     if (rc == 0)
         return -ENOENT;

@@ -17,6 +17,7 @@
 
 #include "control/books.h"
 #include "control/filter.h"
+#include "model/node.h"
 #include "vendors/registry_policy.h"
 
 #define NODES    5

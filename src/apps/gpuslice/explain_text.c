@@ -6,6 +6,7 @@
 #include <yyjson.h>
 
 #include "base/table.h"
+#include "model/ask.h"
 #include "model/request.h"
 
 /* ---- text ---- */

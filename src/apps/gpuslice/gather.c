@@ -13,6 +13,7 @@
 #include "kube/config.h"
 #include "kube/json.h"
 #include "kube/list.h"
+#include "model/node.h"
 #include "net/loop.h"
 
 #define DUMP_MAX ((size_t)2 << 30)

@@ -15,6 +15,7 @@
 #include "core/size.h"
 #include "kube/stamp.h"
 #include "kube/view.h"
+#include "model/node.h"
 #include "vendors/registry_policy.h"
 
 static const char *const lock_key[2] = {"hami.io/mutex.lock", "cambricon.com/dsmlu.lock"};

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/node.h"
+
 #define GRANT "hami.io/vgpu-devices-allocated"
 
 static int setup(void **state)

@@ -12,6 +12,7 @@
 
 #include "../kube/fake_http.h"
 #include "control/policies.h"
+#include "model/node.h"
 #include "vendors/registry_policy.h"
 
 /* 2026-08-21 06:20:39 UTC */

@@ -1,6 +1,8 @@
 /* Room held in the books for a pod that waits until others have left. */
 
 #include "control/books.h"
+#include "model/ask.h"
+#include "model/node.h"
 
 #include <errno.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 
 #include "control/feed.h"
 #include "control/metrics.h"
+#include "model/node.h"
 
 static struct review r;
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/ask.h"
 #include "model/usage.h"
 #include "toy.h"
 

@@ -5,6 +5,7 @@
 
 #include "contract/names.h"
 #include "control/books.h"
+#include "model/node.h"
 #include "toy.h"
 
 /** Books over the toy vendor: node "n" with cards "c0" and "c1" of 10 shares, 8000 MiB. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/node.h"
 #include "vendors/registry_policy.h"
 
 /* ---- memory that runs out once: the program is linked with --wrap ---- */

@@ -156,7 +156,7 @@ static void mig(void **state)
     size_t n = 77;
 
     (void)state;
-    assert_int_equal(gs_mig_grant_read(GS_STR("[" MIG_A4 "}]"), &arena, &m, &n, NULL), 0);
+    assert_int_equal(gs_grant_mig_read(GS_STR("[" MIG_A4 "}]"), &arena, &m, &n, NULL), 0);
     assert_int_equal(n, 1); /* A4.1 */
     assert_int_equal(m[0].container, 0);
     assert_int_equal(m[0].device, 0);
@@ -165,23 +165,23 @@ static void mig(void **state)
     assert_int_equal(m[0].start, 6);
     assert_int_equal(m[0].size, 1);
     assert_false(m[0].is_realised);
-    gs_mig_grant_write(m, n, &buf);
+    gs_grant_mig_write(m, n, &buf);
     assert_string_equal(gs_buf_text(&buf), "[" MIG_A4 "}]");
     gs_buf_clear(&buf);
-    assert_int_equal(gs_mig_grant_read(gs_str_of(one_mig), &arena, &m, &n, NULL), 0);
+    assert_int_equal(gs_grant_mig_read(gs_str_of(one_mig), &arena, &m, &n, NULL), 0);
     assert_true(m[0].is_realised);
     assert_true(gs_str_eq_c(m[0].mig_uuid, "MIG-a"));
     assert_int_equal(m[0].gpu_instance, 7);
-    gs_mig_grant_write(m, n, &buf);
+    gs_grant_mig_write(m, n, &buf);
     assert_string_equal(gs_buf_text(&buf), one_mig);
     /* A4.4: gpuInstanceID 4, computeInstanceID 0 is accepted, 0 kept */
-    assert_int_equal(gs_mig_grant_read(GS_STR("[" MIG_A4 ",\"migUUID\":\"M\",\"gpuInstanceID\":4,"
+    assert_int_equal(gs_grant_mig_read(GS_STR("[" MIG_A4 ",\"migUUID\":\"M\",\"gpuInstanceID\":4,"
                                               "\"computeInstanceID\":0}]"),
                                        &arena, &m, &n, NULL),
                      0);
     assert_int_equal(m[0].gpu_instance, 4);
     assert_int_equal(m[0].compute_instance, 0);
-    assert_int_equal(gs_mig_grant_read(GS_STR(""), &arena, &m, &n, NULL), 0);
+    assert_int_equal(gs_grant_mig_read(GS_STR(""), &arena, &m, &n, NULL), 0);
     assert_int_equal(n, 0);
     gs_buf_fini(&buf);
     gs_arena_fini(&arena);
@@ -194,7 +194,7 @@ static void want_mig_error(const char *text, const char *end)
     struct gs_err err = {0};
     size_t n = 77, have;
 
-    assert_int_equal(gs_mig_grant_read(gs_str_of(text), &arena, &m, &n, &err), -EINVAL);
+    assert_int_equal(gs_grant_mig_read(gs_str_of(text), &arena, &m, &n, &err), -EINVAL);
     have = strlen(err.text);
     if (have < strlen(end) || strcmp(err.text + have - strlen(end), end) != 0)
         fail_msg("%s: %s", text, err.text);
@@ -230,7 +230,7 @@ static void mig_refused(void **state)
     want_mig_error("[{\"gpuUUID\":7}]", "gpuUUID or profile is no text");
     want_mig_error("[" MIG_A4 ",\"migUUID\":7,\"gpuInstanceID\":1,\"computeInstanceID\":0}]",
                    "bad runtime identity");
-    assert_int_equal(gs_mig_grant_read(gs_str_of(one_mig), &none, &m, &n, NULL), -ENOMEM);
+    assert_int_equal(gs_grant_mig_read(gs_str_of(one_mig), &none, &m, &n, NULL), -ENOMEM);
 }
 
 int main(void)

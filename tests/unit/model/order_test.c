@@ -1,3 +1,4 @@
+#include "model/node.h"
 #include "model/order.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ static struct gs_device_policy policy_of(const char *text, const char *weights)
         assert_int_equal(gs_pairs_set(&pod.annotations, &arena,
                                       GS_STR("hami.io/device-scoring-weights"), gs_str_of(weights)),
                          0);
-    assert_int_equal(gs_device_policy_read(&pod, GS_STR("spread"), &p, &err), 0);
+    assert_int_equal(gs_order_read(&pod, GS_STR("spread"), &p, &err), 0);
     gs_arena_fini(&arena);
     return p;
 }
@@ -47,7 +48,7 @@ static void want_refusal(const char *text, const char *why)
     assert_int_equal(gs_pairs_set(&pod.annotations, &arena,
                                   GS_STR("hami.io/device-scoring-weights"), gs_str_of(text)),
                      0);
-    assert_int_equal(gs_device_policy_read(&pod, GS_STR("spread"), &p, &err), -EINVAL);
+    assert_int_equal(gs_order_read(&pod, GS_STR("spread"), &p, &err), -EINVAL);
     assert_string_equal(err.text, want.p);
     assert_true(p.w_slot == 77);
     gs_arena_fini(&arena);
@@ -122,7 +123,7 @@ static void orders(void **state)
         struct gs_use use_a = {.slots = v->a.used}, use_b = {.slots = v->b.used};
         const struct gs_ranked ra = {&a, &use_a, v->a.score}, rb = {&b, &use_b, v->b.score};
 
-        if (gs_device_less(&p, v->is_numa_bound, &ra, &rb) != v->want)
+        if (gs_order_less(&p, v->is_numa_bound, &ra, &rb) != v->want)
             fail_msg("A10.%d", v->id);
     }
 }
@@ -144,7 +145,7 @@ static void policies(void **state)
 static float score(const struct gs_device_policy *p, const struct gs_device *dev,
                    const struct gs_use *use, const int32_t asked[3])
 {
-    return gs_device_score(p, dev, use, asked[0], asked[1], asked[2]);
+    return gs_order_score(p, dev, use, asked[0], asked[1], asked[2]);
 }
 
 /* A11 */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/order.h"
+#include "model/request.h"
 #include "model/usage.h"
 #include "model/usual.h"
 #include "toy.h"

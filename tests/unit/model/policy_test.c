@@ -1,3 +1,4 @@
+#include "model/node.h"
 #include "model/policy.h"
 
 #include <errno.h>
@@ -57,7 +58,7 @@ static int read_it(struct fixture *f)
 {
     const struct gs_node_view node = {.name = GS_STR("n"), .annotations = &f->annotations};
 
-    return gs_policy_read_node(&f->policy, &node, &f->arena, &f->dev, &f->group, &f->err);
+    return gs_node_read(&f->policy, &node, &f->arena, &f->dev, &f->group, &f->err);
 }
 
 static void want_cordon(const char *cordon, bool a, bool b, bool ab)

@@ -400,14 +400,14 @@ static void migs_come_back(void **state)
                 mig[i].compute_instance = toy_random(&r, 3);
             }
         }
-        gs_mig_grant_write(mig, n, &text);
+        gs_grant_mig_write(mig, n, &text);
         assert_int_equal(
-            gs_mig_grant_read((struct gs_str){text.p, text.n}, &arena, &back, &n_back, NULL), 0);
+            gs_grant_mig_read((struct gs_str){text.p, text.n}, &arena, &back, &n_back, NULL), 0);
         assert_int_equal(n_back, n);
         for (size_t i = 0; i < n; i++)
             assert_true(back[i].container == mig[i].container &&
                         gs_str_eq(back[i].gpu_uuid, mig[i].gpu_uuid));
-        gs_mig_grant_write(back, n_back, &again);
+        gs_grant_mig_write(back, n_back, &again);
         assert_string_equal(gs_buf_text(&again), gs_buf_text(&text));
         gs_buf_fini(&text);
         gs_buf_fini(&again);

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "model/policy.h"
+#include "model/text.h"
 
 #define NONE NULL
 
@@ -203,14 +204,14 @@ static void words(void **state)
 
     (void)state;
     for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
-        assert_true(gs_select_is_true(gs_str_of(yes[i])));
+        assert_true(gs_text_is_true(gs_str_of(yes[i])));
     for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
-        assert_false(gs_select_is_true(gs_str_of(no[i])));
-    assert_true(gs_select_contains(GS_STR("NVIDIA A100"), GS_STR("a100")));
-    assert_true(gs_select_contains(GS_STR("abc"), GS_STR("")));
-    assert_false(gs_select_contains(GS_STR("ab"), GS_STR("abc")));
-    assert_true(gs_select_eq_fold(GS_STR("devMem"), GS_STR("DEVmem")));
-    assert_false(gs_select_eq_fold(GS_STR("a"), GS_STR("ab")));
+        assert_false(gs_text_is_true(gs_str_of(no[i])));
+    assert_true(gs_text_contains(GS_STR("NVIDIA A100"), GS_STR("a100")));
+    assert_true(gs_text_contains(GS_STR("abc"), GS_STR("")));
+    assert_false(gs_text_contains(GS_STR("ab"), GS_STR("abc")));
+    assert_true(gs_text_eq_fold(GS_STR("devMem"), GS_STR("DEVmem")));
+    assert_false(gs_text_eq_fold(GS_STR("a"), GS_STR("ab")));
 }
 
 int main(void)

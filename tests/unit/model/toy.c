@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/fit.h"
+#include "model/request.h"
 #include "model/usage.h"
 #include "model/usual.h"
 

@@ -1,3 +1,5 @@
+#include "model/node.h"
+#include "model/request.h"
 #include "model/usual.h"
 
 #include <errno.h>

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/node.h"
+#include "model/request.h"
 #include "model/usage.h"
 
 void kit_init(struct kit *kit, const struct gs_policy_section *section, const void *conf,
@@ -136,7 +138,7 @@ int kit_read_node(struct kit *kit)
 
     kit->group = (struct gs_group){.policy = kit->policy};
     memset(&kit->err, 0, sizeof(kit->err));
-    rc = gs_policy_read_node(kit->policy, &view, &kit->arena, &dev, &kit->group, &kit->err);
+    rc = gs_node_read(kit->policy, &view, &kit->arena, &dev, &kit->group, &kit->err);
     if (rc < 0)
         return rc;
     assert_true(kit->group.n <= KIT_MAX);

@@ -1,3 +1,4 @@
+#include "model/request.h"
 #include "vendors/registry_policy.h"
 
 #include <setjmp.h>

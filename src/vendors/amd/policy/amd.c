@@ -3,6 +3,7 @@
 #include <cyaml/cyaml.h>
 #include <errno.h>
 
+#include "model/request.h"
 #include "model/usual.h"
 #include "vendors/amd/policy/fit.h"
 #include "vendors/amd/policy/node.h"

@@ -4,6 +4,7 @@
 #include <yyjson.h>
 
 #include "model/json.h"
+#include "model/node.h"
 #include "model/quantity.h"
 #include "model/usual.h"
 

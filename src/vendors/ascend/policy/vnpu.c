@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "model/fit.h"
 #include "model/json_out.h"
 
 #define MODE_KEY "huawei.com/vnpu-mode"

@@ -2,8 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/fit.h"
 #include "model/island.h"
 #include "model/json.h"
+#include "model/node.h"
+#include "model/request.h"
 #include "model/usual.h"
 #include "vendors/ascend/policy/vnpu.h"
 

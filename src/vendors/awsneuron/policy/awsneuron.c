@@ -4,9 +4,12 @@
 #include <errno.h>
 
 #include "model/amount.h"
+#include "model/fit.h"
+#include "model/node.h"
 #include "model/policy.h"
 #include "model/quantity.h"
 #include "model/select.h"
+#include "model/text.h"
 #include "model/usual.h"
 
 /* Cores of one device that a request can name while the node is not known. */
@@ -109,7 +112,7 @@ static int cores_of(const struct gs_policy *policy, const struct gs_node_view *n
                     int32_t *ret, struct gs_err *err)
 {
     int64_t cores = 0;
-    int rc = gs_policy_capacity(node, policy->names.core, &cores);
+    int rc = gs_node_amount(node->capacity, policy->names.core, &cores);
 
     if (rc == 0)
         cores = n * SPLIT_CORES;
@@ -129,7 +132,7 @@ static int read_node(const struct gs_policy *policy, const struct gs_node_view *
     struct gs_device like = {.id = GS_STR("AWSNeuron"), .type = GS_STR("AWSNeuron")};
     struct facts *facts;
     int64_t n = 0;
-    int rc = gs_policy_capacity(node, policy->names.count, &n);
+    int rc = gs_node_amount(node->capacity, policy->names.count, &n);
 
     if (rc > 0 && n <= GS_REGISTER_DEVICES_MAX) {
         rc = cores_of(policy, node, n, &like.count, err);
@@ -166,7 +169,7 @@ static enum gs_reason question(const struct gs_fit *fit, uint32_t at, int32_t wa
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
-    enum gs_reason why = gs_fit_ask_open(dev, use);
+    enum gs_reason why = gs_device_ask_open(dev, use);
 
     if (why != GS_REASON_COUNT)
         return why;
@@ -201,7 +204,7 @@ static bool is_free(const struct gs_fit *fit, uint32_t at)
 {
     const struct gs_use *use = &fit->use[at];
 
-    return gs_fit_ask_open(&fit->node->dev[at], use) == GS_REASON_COUNT && use->slots <= 0 &&
+    return gs_device_ask_open(&fit->node->dev[at], use) == GS_REASON_COUNT && use->slots <= 0 &&
            use->cores == 0 && gs_select_takes_uuid(&fit->wish->select, fit->node->dev[at].id);
 }
 
@@ -209,7 +212,7 @@ static bool is_free(const struct gs_fit *fit, uint32_t at)
  * certain sizes, each at multiples of its own. 0: no such run. */
 static uint32_t stride_of(const struct facts *facts, uint32_t n)
 {
-    if (gs_select_contains(facts->instance_type, GS_STR("inf")))
+    if (gs_text_contains(facts->instance_type, GS_STR("inf")))
         return 1;
     return n == 1 || n == 4 || n == 8 || n == 16 ? n : 0;
 }

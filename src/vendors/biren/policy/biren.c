@@ -3,6 +3,7 @@
 #include <cyaml/cyaml.h>
 #include <errno.h>
 
+#include "model/fit.h"
 #include "model/usual.h"
 
 /* Names and rules: HAMi v2.10. A Biren card is shared by count alone: nothing of its memory or

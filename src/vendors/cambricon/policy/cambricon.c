@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "model/fit.h"
+#include "model/node.h"
+#include "model/request.h"
 #include "model/usual.h"
 
 #define LONG_MEM   "cambricon.com/mlu.smlu.vmemory"
@@ -72,9 +75,9 @@ static void request(const struct gs_policy *policy, const struct gs_pod *pod, si
 static int capacity(const struct gs_node_view *node, struct gs_str name, struct gs_str other,
                     int64_t *ret)
 {
-    int rc = gs_policy_capacity(node, name, ret);
+    int rc = gs_node_amount(node->capacity, name, ret);
 
-    return rc != 0 ? rc : gs_policy_capacity(node, other, ret);
+    return rc != 0 ? rc : gs_node_amount(node->capacity, other, ret);
 }
 
 /* The vendor's plugin reports hundredths of cards and memory units of all cards together. */

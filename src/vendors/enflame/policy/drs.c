@@ -5,8 +5,11 @@
 
 #include "core/size.h"
 #include "model/amount.h"
+#include "model/fit.h"
 #include "model/json_out.h"
+#include "model/node.h"
 #include "model/policy.h"
+#include "model/request.h"
 #include "model/select.h"
 #include "vendors/enflame/policy/drs_profile.h"
 
@@ -172,7 +175,7 @@ static enum gs_reason question(const struct gs_fit *fit, uint32_t at,
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
-    enum gs_reason why = gs_fit_ask_open(dev, use);
+    enum gs_reason why = gs_device_ask_open(dev, use);
 
     if (why != GS_REASON_COUNT)
         return why;

@@ -3,6 +3,7 @@
 #include <cyaml/cyaml.h>
 #include <errno.h>
 
+#include "model/fit.h"
 #include "model/policy.h"
 #include "model/usual.h"
 #include "vendors/enflame/policy/drs.h"
@@ -48,7 +49,7 @@ static int fit_cards(const struct gs_policy *policy, struct gs_fit *fit, struct 
     for (uint32_t i = fit->group->n; i > 0 && n < fit->request->nums; i--) {
         uint32_t at = fit->order[i - 1];
         const struct gs_use *use = &fit->use[at];
-        enum gs_reason why = gs_fit_ask_open(&fit->node->dev[at], use);
+        enum gs_reason why = gs_device_ask_open(&fit->node->dev[at], use);
 
         if (why != GS_REASON_COUNT)
             gs_reasons_add(fit->reasons, why, 1);

@@ -3,6 +3,7 @@
 #include <cyaml/cyaml.h>
 #include <errno.h>
 
+#include "model/fit.h"
 #include "model/usual.h"
 
 static int admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "model/amount.h"
+#include "model/fit.h"
 #include "model/usual.h"
 
 /* Names, units and rules: HAMi v2.10. One policy per chip of the configuration. */

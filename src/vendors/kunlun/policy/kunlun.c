@@ -4,8 +4,10 @@
 #include <errno.h>
 
 #include "model/amount.h"
+#include "model/fit.h"
 #include "model/policy.h"
 #include "model/quantity.h"
+#include "model/request.h"
 #include "model/select.h"
 #include "model/usual.h"
 #include "vendors/kunlun/policy/wings.h"
@@ -128,7 +130,7 @@ static enum gs_reason question(const struct gs_fit *fit, uint32_t at, joins may_
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
-    enum gs_reason why = gs_fit_ask_open(dev, use);
+    enum gs_reason why = gs_device_ask_open(dev, use);
 
     if (why != GS_REASON_COUNT)
         return why;

@@ -5,6 +5,7 @@
 #include <yyjson.h>
 
 #include "model/json.h"
+#include "model/node.h"
 #include "model/policy.h"
 #include "model/usual.h"
 #include "vendors/metax/policy/sgpu.h"

@@ -5,10 +5,14 @@
 #include <yyjson.h>
 
 #include "model/amount.h"
+#include "model/fit.h"
 #include "model/json_out.h"
+#include "model/node.h"
 #include "model/policy.h"
 #include "model/quantity.h"
+#include "model/request.h"
 #include "model/select.h"
+#include "model/text.h"
 #include "model/usual.h"
 #include "vendors/metax/policy/sgpu_node.h"
 #include "vendors/metax/policy/sgpu_prefer.h"
@@ -250,7 +254,7 @@ static enum gs_reason question(const struct gs_policy *policy, const struct gs_f
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
     bool is_online = tag_class(fit->wish->tag) == GS_SGPU_CLASS_ONLINE;
-    enum gs_reason why = gs_fit_ask_open(dev, use);
+    enum gs_reason why = gs_device_ask_open(dev, use);
 
     if (why != GS_REASON_COUNT)
         return why == GS_REASON_CARD_NOT_HEALTH ? GS_REASON_CARD_UNHEALTHY : why;
@@ -330,7 +334,7 @@ static bool is_aware(const struct gs_policy *policy, const struct gs_pod *pod)
     for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
         if (gs_str_eq_c(text, no[i]))
             return false;
-    return gs_select_is_true(text) || conf->is_topology_aware;
+    return gs_text_is_true(text) || conf->is_topology_aware;
 }
 
 static double score(const struct gs_policy *policy, const struct gs_assignment *a, bool is_spread)

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 
 #include "model/amount.h"
+#include "model/fit.h"
+#include "model/node.h"
 #include "model/quantity.h"
 #include "model/usual.h"
 

@@ -141,7 +141,7 @@ int gs_nvidia_annotate(const struct gs_policy *policy, const struct gs_assignmen
         }
     if (n == 0)
         return 0;
-    gs_mig_grant_write(mig, n, &buf);
+    gs_grant_mig_write(mig, n, &buf);
     if (gs_buf_check(&buf) < 0)
         return -ENOMEM;
     text = gs_arena_str(arena, (struct gs_str){buf.p, buf.n});

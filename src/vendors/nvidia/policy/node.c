@@ -5,6 +5,7 @@
 #include <yyjson.h>
 
 #include "model/json.h"
+#include "model/node.h"
 #include "model/usual.h"
 #include "vendors/nvidia/policy/mig.h"
 

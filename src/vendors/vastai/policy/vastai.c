@@ -3,6 +3,7 @@
 #include <cyaml/cyaml.h>
 #include <errno.h>
 
+#include "model/fit.h"
 #include "model/island.h"
 #include "model/json.h"
 #include "model/usual.h"

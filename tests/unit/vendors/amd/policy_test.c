@@ -9,6 +9,7 @@
 
 #include <cyaml/cyaml.h>
 
+#include "model/request.h"
 #include "vendors/amd/policy/amd.h"
 #include "vendors/amd/policy/fit.h"
 #include "vendors/amd/policy/node.h"

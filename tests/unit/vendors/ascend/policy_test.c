@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/ns_quota.h"
+#include "model/request.h"
 #include "vendors/ascend/policy/ascend.h"
 #include "vendors/ascend/policy/vnpu.h"
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "model/request.h"
 #include "vendors/awsneuron/policy/awsneuron.h"
 #include "whole.h"
 #include "yaml.h"

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "model/request.h"
 #include "vendors/biren/policy/biren.h"
 
 static void setup(struct kit *kit)

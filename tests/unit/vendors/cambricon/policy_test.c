@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/request.h"
 #include "vendors/cambricon/policy/cambricon.h"
 
 #define COUNT      "cambricon.com/vmlu"

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "model/request.h"
 #include "vendors/enflame/policy/drs_profile.h"
 #include "vendors/enflame/policy/enflame.h"
 #include "whole.h"

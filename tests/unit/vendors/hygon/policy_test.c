@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/request.h"
 #include "vendors/hygon/policy/hygon.h"
 
 static void setup(struct kit *kit, const struct gs_hygon_conf *conf)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "model/request.h"
 #include "vendors/iluvatar/policy/iluvatar.h"
 
 #define V150 "iluvatar.ai/BI-V150"

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "model/request.h"
 #include "vendors/kunlun/policy/kunlun.h"
 #include "vendors/kunlun/policy/wings.h"
 #include "whole.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/request.h"
 #include "vendors/metax/policy/metax.h"
 #include "vendors/metax/policy/sgpu.h"
 #include "whole.h"

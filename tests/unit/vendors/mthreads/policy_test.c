@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "model/request.h"
 #include "vendors/mthreads/policy/mthreads.h"
 
 #define COUNT "mthreads.com/vgpu"

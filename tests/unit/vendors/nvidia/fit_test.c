@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/request.h"
 #include "vendors/nvidia/policy/mig.h"
 #include "vendors/nvidia/policy/policy.h"
 #include "vendors/nvidia/policy/topology.h"

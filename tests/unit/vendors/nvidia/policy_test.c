@@ -9,6 +9,7 @@
 
 #include <cyaml/cyaml.h>
 
+#include "model/request.h"
 #include "vendors/nvidia/policy/conf.h"
 #include "vendors/nvidia/policy/node.h"
 #include "vendors/nvidia/policy/policy.h"

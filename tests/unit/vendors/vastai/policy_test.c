@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "model/request.h"
 #include "vendors/vastai/policy/vastai.h"
 
 /* Devices dev1..devN, one die each of the cards in `aic` ("111223"; '-': none told); "": cards. */
