@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
+
 void gs_buf_init(struct gs_buf *buf)
 {
     *buf = (struct gs_buf){0};
@@ -76,6 +78,11 @@ void gs_buf_addc(struct gs_buf *buf, char c, size_t count)
     buf->p[buf->n] = '\0';
 }
 
+void gs_buf_put(struct gs_buf *buf, struct gs_str text)
+{
+    gs_buf_add(buf, text.p, text.n);
+}
+
 void gs_buf_addf(struct gs_buf *buf, const char *fmt, ...)
 {
     va_list ap;
@@ -104,4 +111,24 @@ int gs_buf_check(const struct gs_buf *buf)
 const char *gs_buf_text(const struct gs_buf *buf)
 {
     return buf->p ? buf->p : "";
+}
+
+struct gs_str gs_buf_str(const struct gs_buf *buf)
+{
+    return (struct gs_str){gs_buf_text(buf), buf->n};
+}
+
+int gs_buf_move(struct gs_buf *buf, struct gs_arena *arena, struct gs_str *ret)
+{
+    int rc = gs_buf_check(buf);
+    struct gs_str text = {0};
+
+    if (rc == 0)
+        text = gs_arena_str(arena, gs_buf_str(buf));
+    gs_buf_fini(buf);
+    if (rc == 0 && text.p == NULL)
+        rc = -ENOMEM;
+    if (rc == 0)
+        *ret = text;
+    return rc;
 }

@@ -8,6 +8,9 @@
 #include <stddef.h>
 
 #include "core/cleanup.h"
+#include "core/str.h"
+
+struct gs_arena;
 
 struct gs_buf {
     char *p;     /**< NULL until something was added; else p[n] == '\0' */
@@ -26,6 +29,7 @@ void gs_buf_clear(struct gs_buf *buf);
 int gs_buf_reserve(struct gs_buf *buf, size_t more);
 void gs_buf_add(struct gs_buf *buf, const void *bytes, size_t n);
 void gs_buf_adds(struct gs_buf *buf, const char *text);
+void gs_buf_put(struct gs_buf *buf, struct gs_str text);
 void gs_buf_addf(struct gs_buf *buf, const char *fmt, ...) GS_PRINTF(2, 3);
 /** Add one byte `count` times. */
 void gs_buf_addc(struct gs_buf *buf, char c, size_t count);
@@ -34,3 +38,8 @@ void gs_buf_addc(struct gs_buf *buf, char c, size_t count);
 GS_WUR int gs_buf_check(const struct gs_buf *buf);
 /** The text; "" while empty. Valid until the next addition. */
 const char *gs_buf_text(const struct gs_buf *buf);
+/** The same as a view. */
+struct gs_str gs_buf_str(const struct gs_buf *buf);
+/** Move the text into an arena: the buffer is empty afterwards, either way. *ret is a view there.
+ *  0; -ENOMEM, also for an addition that was lost before. */
+GS_WUR int gs_buf_move(struct gs_buf *buf, struct gs_arena *arena, struct gs_str *ret);

@@ -158,7 +158,7 @@ static int take_status(struct gs_kube_auth *auth, yyjson_val *status, struct gs_
 static int take_output(struct gs_kube_auth *auth, struct gs_err *err)
 {
     GS_CLEANUP(gs_kube_json_free_p) yyjson_doc *doc = NULL;
-    struct gs_str text = {gs_buf_text(&auth->output), auth->output.n};
+    struct gs_str text = gs_buf_str(&auth->output);
     struct gs_str kind = {0}, version = {0};
     yyjson_val *root, *status = NULL;
     int rc = gs_buf_check(&auth->output);
@@ -386,7 +386,7 @@ enum gs_kube_auth_state gs_kube_auth_check(struct gs_kube_auth *auth)
 
     if (!auth->config->exec.command)
         return GS_KUBE_AUTH_READY;
-    now_us = (int64_t)(gs_clock_real_ns(gs_loop_clock(auth->loop)) / 1000);
+    now_us = gs_loop_unix_us(auth->loop);
     if (auth->has_credential &&
         (auth->expires_us == INT64_MAX || now_us < auth->expires_us - EARLY_US))
         return GS_KUBE_AUTH_READY;

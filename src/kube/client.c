@@ -444,7 +444,7 @@ static int new_request(struct gs_kube_client *client, const struct gs_kube_req *
     if (!r)
         return gs_err_set(err, -ENOMEM, "no memory for a request");
     rc = gs_kube_url_put(&r->url, client->config.server, req, query, err);
-    gs_buf_add(&r->body, req->body.n > 0 ? req->body.p : "", req->body.n);
+    gs_buf_put(&r->body, req->body);
     if (rc == 0 && gs_buf_check(&r->body) < 0)
         rc = gs_err_set(err, -ENOMEM, "no memory for a request");
     if (rc < 0) {

@@ -147,8 +147,7 @@ int gs_kube_file_read(const char *path, struct gs_kube_file **ret, struct gs_err
 
     if (rc < 0)
         return gs_err_set(err, rc, "%s: %s", path, strerror(-rc));
-    rc = gs_yaml_load((struct gs_str){gs_buf_text(&text), text.n}, &file_value, NULL, &data, NULL,
-                      err);
+    rc = gs_yaml_load(gs_buf_str(&text), &file_value, NULL, &data, NULL, err);
     if (rc < 0)
         return gs_err_wrap(err, rc, "%s", path);
     *ret = data;

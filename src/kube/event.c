@@ -151,21 +151,16 @@ static struct entry *entry_of(struct gs_kube_events *s, enum kind kind, struct g
     return e;
 }
 
-static void put(struct gs_buf *buf, struct gs_str s)
+static void set(struct gs_buf *buf, struct gs_str s)
 {
     gs_buf_clear(buf);
-    gs_buf_add(buf, s.n > 0 ? s.p : "", s.n);
-}
-
-static struct gs_str view(const struct gs_buf *buf)
-{
-    return (struct gs_str){gs_buf_text(buf), buf->n};
+    gs_buf_put(buf, s);
 }
 
 /* Parts are divided by NUL, which no part holds. */
 static void add_part(struct gs_buf *key, struct gs_str part)
 {
-    gs_buf_add(key, part.n > 0 ? part.p : "", part.n);
+    gs_buf_put(key, part);
     gs_buf_addc(key, '\0', 1);
 }
 
@@ -231,10 +226,10 @@ static void fill(struct entry *e, const struct gs_kube_event *event)
 {
     e->resource = event->resource;
     e->type = strcmp(event->type, "Warning") == 0 ? "Warning" : "Normal";
-    put(&e->ns, event->ns.n > 0 ? event->ns : GS_STR("default"));
-    put(&e->object, event->name);
-    put(&e->uid, event->uid);
-    put(&e->reason, gs_str_of(event->reason));
+    set(&e->ns, event->ns.n > 0 ? event->ns : GS_STR("default"));
+    set(&e->object, event->name);
+    set(&e->uid, event->uid);
+    set(&e->reason, gs_str_of(event->reason));
 }
 
 /* A message ends at a whole character. */
@@ -254,14 +249,14 @@ static void keep(struct gs_kube_events *s, struct entry *e, const struct gs_kube
 
     if (e->count == 0) {
         fill(e, event);
-        e->first_us = (int64_t)(gs_clock_real_ns(gs_loop_clock(s->loop)) / 1000);
+        e->first_us = gs_loop_unix_us(s->loop);
     }
     gs_buf_clear(&e->message);
     if (is_folded)
-        gs_buf_add(&e->message, combined.p, combined.n);
-    gs_buf_add(&e->message, message.n > 0 ? message.p : "", message.n);
-    put(&e->version, event->resource_version);
-    e->last_us = (int64_t)(gs_clock_real_ns(gs_loop_clock(s->loop)) / 1000);
+        gs_buf_put(&e->message, combined);
+    gs_buf_put(&e->message, message);
+    set(&e->version, event->resource_version);
+    e->last_us = gs_loop_unix_us(s->loop);
     if (e->count < INT32_MAX)
         e->count++;
     enqueue(s, e);
@@ -285,7 +280,7 @@ void gs_kube_event_post(struct gs_kube_events *s, const struct gs_kube_event *ev
     add_part(&key, gs_str_of(event->reason));
     n_group = key.n;
     gs_buf_addc(&key, '=', 1); /* no key of one kind is one of another */
-    gs_buf_add(&key, event->message.n > 0 ? event->message.p : "", event->message.n);
+    gs_buf_put(&key, event->message);
     if (gs_buf_check(&key) < 0) {
         s->stats.dropped++;
         return;
@@ -322,24 +317,25 @@ static void put_new(struct gs_kube_events *s, struct entry *e, struct gs_kube_me
                 (unsigned long long)e->first_us, (unsigned long long)(s->serial++ & 0xffff));
     gs_kube_merge_str(m, GS_KUBE_PATH("apiVersion"), GS_STR("v1"));
     gs_kube_merge_str(m, GS_KUBE_PATH("kind"), GS_STR("Event"));
-    gs_kube_merge_str(m, GS_KUBE_PATH("metadata", "name"), view(&e->name));
-    gs_kube_merge_str(m, GS_KUBE_PATH("metadata", "namespace"), view(&e->ns));
+    gs_kube_merge_str(m, GS_KUBE_PATH("metadata", "name"), gs_buf_str(&e->name));
+    gs_kube_merge_str(m, GS_KUBE_PATH("metadata", "namespace"), gs_buf_str(&e->ns));
     gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "kind"), gs_str_of(r->kind));
     gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "apiVersion"), gs_str_of(version));
-    gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "name"), view(&e->object));
+    gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "name"), gs_buf_str(&e->object));
     if (r->is_namespaced)
-        gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "namespace"), view(&e->ns));
+        gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "namespace"), gs_buf_str(&e->ns));
     if (e->uid.n > 0)
-        gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "uid"), view(&e->uid));
+        gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "uid"), gs_buf_str(&e->uid));
     if (e->version.n > 0)
-        gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "resourceVersion"), view(&e->version));
+        gs_kube_merge_str(m, GS_KUBE_PATH("involvedObject", "resourceVersion"),
+                          gs_buf_str(&e->version));
     gs_kube_merge_str(m, GS_KUBE_PATH("type"), gs_str_of(e->type));
-    gs_kube_merge_str(m, GS_KUBE_PATH("reason"), view(&e->reason));
-    gs_kube_merge_str(m, GS_KUBE_PATH("source", "component"), view(&s->component));
-    gs_kube_merge_str(m, GS_KUBE_PATH("reportingComponent"), view(&s->component));
+    gs_kube_merge_str(m, GS_KUBE_PATH("reason"), gs_buf_str(&e->reason));
+    gs_kube_merge_str(m, GS_KUBE_PATH("source", "component"), gs_buf_str(&s->component));
+    gs_kube_merge_str(m, GS_KUBE_PATH("reportingComponent"), gs_buf_str(&s->component));
     if (s->host.n > 0) {
-        gs_kube_merge_str(m, GS_KUBE_PATH("source", "host"), view(&s->host));
-        gs_kube_merge_str(m, GS_KUBE_PATH("reportingInstance"), view(&s->host));
+        gs_kube_merge_str(m, GS_KUBE_PATH("source", "host"), gs_buf_str(&s->host));
+        gs_kube_merge_str(m, GS_KUBE_PATH("reportingInstance"), gs_buf_str(&s->host));
     }
     gs_kube_merge_str(m, GS_KUBE_PATH("firstTimestamp"),
                       gs_str_of(gs_kube_stamp_text(e->first_us, false, stamp)));
@@ -362,7 +358,7 @@ static int send_one(struct gs_kube_events *s, struct entry *e)
     gs_kube_merge_init(&m);
     if (!e->is_created)
         put_new(s, e, &m);
-    gs_kube_merge_str(&m, GS_KUBE_PATH("message"), view(&e->message));
+    gs_kube_merge_str(&m, GS_KUBE_PATH("message"), gs_buf_str(&e->message));
     gs_kube_merge_i64(&m, GS_KUBE_PATH("count"), e->count);
     gs_kube_merge_str(&m, GS_KUBE_PATH("lastTimestamp"),
                       gs_str_of(gs_kube_stamp_text(e->last_us, false, stamp)));
@@ -370,10 +366,10 @@ static int send_one(struct gs_kube_events *s, struct entry *e)
     gs_kube_merge_fini(&m);
     if (rc < 0)
         return rc;
-    req.ns = view(&e->ns);
+    req.ns = gs_buf_str(&e->ns);
     if (e->is_created)
-        req.name = view(&e->name);
-    req.body = view(&text);
+        req.name = gs_buf_str(&e->name);
+    req.body = gs_buf_str(&text);
     return gs_kube_client_send(s->client, &req, on_sent, e, &e->ticket, NULL);
 }
 

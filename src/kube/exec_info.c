@@ -23,7 +23,7 @@ static int put_ca(struct gs_kube_merge *m, const struct gs_kube_config *c, struc
         rc = gs_kube_file_bytes(c->ca_file, GS_KUBE_SECRET_MAX, &file);
         if (rc < 0)
             return gs_err_set(err, rc, "%s: %s", c->ca_file, strerror(-rc));
-        pem = (struct gs_str){gs_buf_text(&file), file.n};
+        pem = gs_buf_str(&file);
     }
     gs_kube_base64_put(&text, pem);
     if (gs_buf_check(&text) < 0)

@@ -48,15 +48,10 @@ struct gs_kube_lease {
     struct gs_loop_timer tick, expiry;
 };
 
-static int64_t now_ms(const struct gs_kube_lease *l)
-{
-    return (int64_t)(gs_loop_now_ns(l->loop) / GS_CLOCK_MS);
-}
-
 void gs_kube_lease_look(const struct gs_kube_lease *l, struct gs_kube_lease_state *ret)
 {
     *ret = l->state;
-    ret->is_ours = l->leads && now_ms(l) < l->state.valid_until_ms;
+    ret->is_ours = l->leads && gs_loop_now_ms(l->loop) < l->state.valid_until_ms;
 }
 
 /* Tell what is new, if anything is. */
@@ -94,8 +89,8 @@ static void take_view(struct gs_kube_lease *l, const struct gs_kube_lease_view *
     l->state.duration_s = v->duration_s;
     l->state.transitions = v->transitions;
     l->state.renew_us = v->renew_us;
-    l->state.changed_ms = now_ms(l);
-    if (!gs_str_eq(v->holder, (struct gs_str){gs_buf_text(&l->identity), l->identity.n}))
+    l->state.changed_ms = gs_loop_now_ms(l->loop);
+    if (!gs_str_eq(v->holder, gs_buf_str(&l->identity)))
         l->leads = false;
 }
 
@@ -145,9 +140,9 @@ static void on_synced(void *arg)
 static void put_spec(struct gs_kube_lease *l, struct gs_kube_merge *m, enum write write)
 {
     char stamp[GS_KUBE_STAMP_TEXT];
-    int64_t real_us = (int64_t)(gs_clock_real_ns(gs_loop_clock(l->loop)) / 1000);
+    int64_t real_us = gs_loop_unix_us(l->loop);
     struct gs_str now = gs_str_of(gs_kube_stamp_text(real_us, true, stamp));
-    struct gs_str identity = {gs_buf_text(&l->identity), l->identity.n};
+    struct gs_str identity = gs_buf_str(&l->identity);
     bool is_other = !gs_str_eq_c(identity, l->state.holder);
 
     if (write == WRITE_RESIGN)
@@ -172,7 +167,7 @@ static int send(struct gs_kube_lease *l, enum write write)
     struct gs_kube_req req = {
         .verb = l->state.is_there ? GS_KUBE_MERGE : GS_KUBE_CREATE,
         .resource = &gs_kube_leases,
-        .ns = {gs_buf_text(&l->ns), l->ns.n},
+        .ns = gs_buf_str(&l->ns),
         .timeout_ms = WRITE_MS,
         .is_single_try = true,
     };
@@ -180,18 +175,17 @@ static int send(struct gs_kube_lease *l, enum write write)
 
     gs_kube_merge_init(&m);
     if (l->state.is_there) {
-        req.name = (struct gs_str){gs_buf_text(&l->name), l->name.n};
+        req.name = gs_buf_str(&l->name);
         gs_kube_merge_version(&m, gs_str_of(l->version));
     } else {
-        gs_kube_merge_str(&m, GS_KUBE_PATH("metadata", "name"),
-                          (struct gs_str){gs_buf_text(&l->name), l->name.n});
+        gs_kube_merge_str(&m, GS_KUBE_PATH("metadata", "name"), gs_buf_str(&l->name));
     }
     put_spec(l, &m, write);
     rc = gs_kube_merge_text(&m, &text);
     gs_kube_merge_fini(&m);
     if (rc < 0)
         return rc;
-    req.body = (struct gs_str){gs_buf_text(&text), text.n};
+    req.body = gs_buf_str(&text);
     l->sent_ns = gs_loop_now_ns(l->loop);
     rc = gs_kube_client_send(l->client, &req, on_written, l, &l->ticket, NULL);
     if (rc == 0)
@@ -213,7 +207,7 @@ static void on_written(void *arg, const struct gs_kube_result *result)
     if (result->rc == 0)
         take_object(l, result->root);
     if (result->rc == 0 && write != WRITE_RESIGN && !l->has_resigned &&
-        gs_str_eq_c((struct gs_str){gs_buf_text(&l->identity), l->identity.n}, l->state.holder)) {
+        gs_str_eq_c(gs_buf_str(&l->identity), l->state.holder)) {
         l->leads = true;
         l->state.valid_until_ms = (int64_t)(l->sent_ns / GS_CLOCK_MS) + l->renew_s * 1000;
         gs_loop_timer_at(l->loop, &l->expiry, (uint64_t)l->state.valid_until_ms * GS_CLOCK_MS,
@@ -231,9 +225,9 @@ static bool is_free(const struct gs_kube_lease *l)
 {
     if (!l->state.is_there || l->state.holder[0] == '\0')
         return true;
-    if (gs_str_eq_c((struct gs_str){gs_buf_text(&l->identity), l->identity.n}, l->state.holder))
+    if (gs_str_eq_c(gs_buf_str(&l->identity), l->state.holder))
         return true;
-    return now_ms(l) - l->state.changed_ms >= (int64_t)l->state.duration_s * 1000;
+    return gs_loop_now_ms(l->loop) - l->state.changed_ms >= (int64_t)l->state.duration_s * 1000;
 }
 
 static void on_tick(void *user)
@@ -259,13 +253,13 @@ static int start(struct gs_kube_lease *l, struct gs_err *err)
     struct gs_str_out out;
     struct gs_kube_watch_opt opt = {
         .resource = &gs_kube_leases,
-        .ns = {gs_buf_text(&l->ns), l->ns.n},
+        .ns = gs_buf_str(&l->ns),
     };
     int rc;
 
     gs_str_out_init(&out, select, sizeof(select));
     gs_str_put_c(&out, "metadata.name=");
-    gs_str_put(&out, (struct gs_str){gs_buf_text(&l->name), l->name.n});
+    gs_str_put(&out, gs_buf_str(&l->name));
     if (out.cut)
         return gs_err_set(err, -EINVAL, "the lease's name is too long");
     opt.field_selector = (struct gs_str){select, out.n};
@@ -273,11 +267,6 @@ static int start(struct gs_kube_lease *l, struct gs_err *err)
     if (rc == 0 && l->identity.n > 0)
         gs_loop_timer_in(l->loop, &l->tick, 0, on_tick, l);
     return rc;
-}
-
-static void put(struct gs_buf *buf, struct gs_str s)
-{
-    gs_buf_add(buf, s.n > 0 ? s.p : "", s.n);
 }
 
 int gs_kube_lease_new(struct gs_kube_client *client, const struct gs_kube_lease_opt *opt,
@@ -301,9 +290,9 @@ int gs_kube_lease_new(struct gs_kube_client *client, const struct gs_kube_lease_
     l->retry_s = opt->retry_s ? opt->retry_s : RETRY_S;
     l->state.renew_us = GS_KUBE_NO_TIME;
     l->told = l->state;
-    put(&l->ns, opt->ns);
-    put(&l->name, opt->name);
-    put(&l->identity, opt->identity);
+    gs_buf_put(&l->ns, opt->ns);
+    gs_buf_put(&l->name, opt->name);
+    gs_buf_put(&l->identity, opt->identity);
     if (l->renew_s >= l->duration_s || l->retry_s >= l->renew_s)
         rc = gs_err_set(err, -EINVAL, "a lease needs retry < renew < duration");
     else if (gs_buf_check(&l->ns) < 0 || gs_buf_check(&l->name) < 0 ||

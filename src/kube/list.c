@@ -37,20 +37,15 @@ static void list_free(struct gs_kube_list *list)
     free(list);
 }
 
-static struct gs_str view(const struct gs_buf *buf)
-{
-    return (struct gs_str){gs_buf_text(buf), buf->n};
-}
-
 static int ask(struct gs_kube_list *list, struct gs_err *err)
 {
     struct gs_kube_req req = {
         .verb = GS_KUBE_LIST,
         .resource = list->resource,
-        .ns = view(&list->ns),
-        .label_selector = view(&list->label_selector),
-        .field_selector = view(&list->field_selector),
-        .page = view(&list->page_token),
+        .ns = gs_buf_str(&list->ns),
+        .label_selector = gs_buf_str(&list->label_selector),
+        .field_selector = gs_buf_str(&list->field_selector),
+        .page = gs_buf_str(&list->page_token),
         .limit = list->page,
         .timeout_ms = list->timeout_ms,
         .try_ms = TRY_MS,
@@ -138,18 +133,13 @@ static void on_page(void *arg, const struct gs_kube_result *result)
             return;
         }
         gs_buf_clear(&list->page_token);
-        gs_buf_add(&list->page_token, token.p, token.n);
+        gs_buf_put(&list->page_token, token);
     }
     rc = gs_buf_check(&list->page_token);
     if (rc == 0)
         rc = ask(list, &err);
     if (rc < 0)
         fail(list, rc, &err);
-}
-
-static void put(struct gs_buf *buf, struct gs_str s)
-{
-    gs_buf_add(buf, s.n > 0 ? s.p : "", s.n);
 }
 
 int gs_kube_list_start(struct gs_kube_client *client, const struct gs_kube_list_opt *opt,
@@ -167,9 +157,9 @@ int gs_kube_list_start(struct gs_kube_client *client, const struct gs_kube_list_
     list->resource = opt->resource;
     list->page = opt->page ? opt->page : PAGE;
     list->timeout_ms = opt->timeout_ms ? opt->timeout_ms : TIMEOUT_MS;
-    put(&list->ns, opt->ns);
-    put(&list->label_selector, opt->label_selector);
-    put(&list->field_selector, opt->field_selector);
+    gs_buf_put(&list->ns, opt->ns);
+    gs_buf_put(&list->label_selector, opt->label_selector);
+    gs_buf_put(&list->field_selector, opt->field_selector);
     if (gs_buf_check(&list->ns) < 0 || gs_buf_check(&list->label_selector) < 0 ||
         gs_buf_check(&list->field_selector) < 0)
         rc = gs_err_set(err, -ENOMEM, "no memory for a list");

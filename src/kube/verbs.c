@@ -54,7 +54,7 @@ int gs_kube_client_bind(struct gs_kube_client *client, const struct gs_kube_bind
     rc = take_text(&m, &text, err);
     if (rc < 0)
         return rc;
-    req.body = (struct gs_str){gs_buf_text(&text), text.n};
+    req.body = gs_buf_str(&text);
     return gs_kube_client_send(client, &req, fn, arg, ret_ticket, err);
 }
 
@@ -84,7 +84,7 @@ int gs_kube_client_evict(struct gs_kube_client *client, const struct gs_kube_end
     rc = take_text(&m, &text, err);
     if (rc < 0)
         return rc;
-    req.body = (struct gs_str){gs_buf_text(&text), text.n};
+    req.body = gs_buf_str(&text);
     return gs_kube_client_send(client, &req, fn, arg, NULL, err);
 }
 
@@ -107,6 +107,6 @@ int gs_kube_client_delete(struct gs_kube_client *client, const struct gs_kube_re
     rc = take_text(&m, &text, err);
     if (rc < 0)
         return rc;
-    req.body = (struct gs_str){gs_buf_text(&text), text.n};
+    req.body = gs_buf_str(&text);
     return gs_kube_client_send(client, &req, fn, arg, NULL, err);
 }

@@ -99,7 +99,7 @@ static void step_in(struct gs_kube_watch *w, uint32_t ms)
 
 static void heard(struct gs_kube_watch *w)
 {
-    w->stats.heard_ms = (int64_t)(gs_loop_now_ns(w->loop) / GS_CLOCK_MS);
+    w->stats.heard_ms = gs_loop_now_ms(w->loop);
 }
 
 /* Something failed: say so and try again later, ever later, never all watches at one moment. Last
@@ -235,7 +235,7 @@ static void on_list(void *arg, const struct gs_kube_result *result, struct gs_st
     heard(w);
     w->failures = 0;
     gs_buf_clear(&w->version);
-    gs_buf_add(&w->version, version.p, version.n);
+    gs_buf_put(&w->version, version);
     w->must_list = w->must_relist || version.n == 0 || gs_buf_check(&w->version) < 0;
     w->must_relist = false;
     step_in(w, 0); /* before the callbacks, which may change their mind */
@@ -247,9 +247,9 @@ static void start_list(struct gs_kube_watch *w)
     static const struct gs_kube_list_fns fns = {on_item, on_restart, on_list};
     struct gs_kube_list_opt opt = {
         .resource = w->resource,
-        .ns = {gs_buf_text(&w->ns), w->ns.n},
-        .label_selector = {gs_buf_text(&w->label_selector), w->label_selector.n},
-        .field_selector = {gs_buf_text(&w->field_selector), w->field_selector.n},
+        .ns = gs_buf_str(&w->ns),
+        .label_selector = gs_buf_str(&w->label_selector),
+        .field_selector = gs_buf_str(&w->field_selector),
         .page = w->page,
     };
     struct gs_err err = {0};
@@ -274,7 +274,7 @@ static void keep_version(struct gs_kube_watch *w, struct gs_str version)
     if (version.n == 0)
         return;
     gs_buf_clear(&w->version);
-    gs_buf_add(&w->version, version.p, version.n);
+    gs_buf_put(&w->version, version);
     if (gs_buf_check(&w->version) < 0)
         w->must_list = true; /* nothing to go on from when this stream ends */
 }
@@ -410,10 +410,10 @@ static void start_stream(struct gs_kube_watch *w)
     struct gs_kube_req req = {
         .verb = GS_KUBE_LIST,
         .resource = w->resource,
-        .ns = {gs_buf_text(&w->ns), w->ns.n},
-        .label_selector = {gs_buf_text(&w->label_selector), w->label_selector.n},
-        .field_selector = {gs_buf_text(&w->field_selector), w->field_selector.n},
-        .resource_version = {gs_buf_text(&w->version), w->version.n},
+        .ns = gs_buf_str(&w->ns),
+        .label_selector = gs_buf_str(&w->label_selector),
+        .field_selector = gs_buf_str(&w->field_selector),
+        .resource_version = gs_buf_str(&w->version),
         .timeout_ms = timeout_s * 1000 + LATE_MS,
     };
     struct gs_err err = {0};
@@ -442,11 +442,6 @@ static void step(void *user)
         start_stream(w);
 }
 
-static void put(struct gs_buf *buf, struct gs_str s)
-{
-    gs_buf_add(buf, s.n > 0 ? s.p : "", s.n);
-}
-
 int gs_kube_watch_new(struct gs_kube_client *client, const struct gs_kube_watch_opt *opt,
                       const struct gs_kube_watch_fns *fns, void *arg,
                       struct gs_kube_watch **ret_watch, struct gs_err *err)
@@ -468,9 +463,9 @@ int gs_kube_watch_new(struct gs_kube_client *client, const struct gs_kube_watch_
     w->stats.heard_ms = -1;
     w->must_list = true;
     gs_map_init(&w->keys.map);
-    put(&w->ns, opt->ns);
-    put(&w->label_selector, opt->label_selector);
-    put(&w->field_selector, opt->field_selector);
+    gs_buf_put(&w->ns, opt->ns);
+    gs_buf_put(&w->label_selector, opt->label_selector);
+    gs_buf_put(&w->field_selector, opt->field_selector);
     if (gs_buf_check(&w->ns) < 0 || gs_buf_check(&w->label_selector) < 0 ||
         gs_buf_check(&w->field_selector) < 0) {
         watch_destroy(w);

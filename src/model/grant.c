@@ -106,9 +106,9 @@ void gs_grant_write(const struct gs_grant *grant, struct gs_buf *buf)
         for (size_t d = 0; d < grant->slot[s].n; d++) {
             const struct gs_grant_dev *dev = &grant->slot[s].dev[d];
 
-            gs_buf_add(buf, dev->uuid.p, dev->uuid.n);
+            gs_buf_put(buf, dev->uuid);
             gs_buf_adds(buf, ",");
-            gs_buf_add(buf, dev->type.p, dev->type.n);
+            gs_buf_put(buf, dev->type);
             gs_buf_addf(buf, ",%d,%d:", dev->mem_mib, dev->cores);
         }
         gs_buf_adds(buf, ";");

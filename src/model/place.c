@@ -402,9 +402,7 @@ static int annotate_grant(const struct gs_ask *ask, const struct gs_placement *p
     if (rc < 0)
         return rc;
     gs_grant_write(&grant, &buf);
-    rc = gs_buf_check(&buf);
-    text = gs_arena_str(arena, (struct gs_str){gs_buf_text(&buf), buf.n});
-    gs_buf_fini(&buf);
+    rc = gs_buf_move(&buf, arena, &text);
     if (rc == 0 && policy->keys.to_allocate.n > 0)
         rc = gs_pairs_set(to, arena, policy->keys.to_allocate, text);
     if (rc == 0 && policy->keys.allocated.n > 0)

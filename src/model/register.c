@@ -362,11 +362,11 @@ void gs_register_write_json(const struct gs_device *dev, size_t n,
 void gs_register_write_text(const struct gs_device *dev, size_t n, struct gs_buf *buf)
 {
     for (size_t i = 0; i < n; i++, dev++) {
-        gs_buf_add(buf, dev->id.p, dev->id.n);
+        gs_buf_put(buf, dev->id);
         gs_buf_addf(buf, ",%d,%d,%d,", dev->count, dev->mem_mib, dev->cores);
-        gs_buf_add(buf, dev->type.p, dev->type.n);
+        gs_buf_put(buf, dev->type);
         gs_buf_addf(buf, ",%d,%s,%u,", dev->numa, dev->is_healthy ? "true" : "false", dev->index);
-        gs_buf_add(buf, dev->mode.p, dev->mode.n);
+        gs_buf_put(buf, dev->mode);
         gs_buf_adds(buf, ":");
     }
 }

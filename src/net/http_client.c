@@ -202,7 +202,7 @@ static void finish(struct gs_http_call *call, int rc, const char *error)
     answer.rc = rc;
     if (rc != 0)
         answer.error = error && *error ? error : strerror(-rc);
-    answer.body = (struct gs_str){gs_buf_text(&call->body), call->body.n};
+    answer.body = gs_buf_str(&call->body);
     /* For `done`, the call is over: it may not be cancelled, and is not found by a closing client.
      */
     *call->prev = call->next;

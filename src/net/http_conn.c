@@ -446,7 +446,7 @@ static void resume(struct gs_http_conn *conn)
 /** The request is complete. */
 static enum MHD_Result run_handler(struct gs_http_conn *conn)
 {
-    conn->req.body = (struct gs_str){gs_buf_text(&conn->body), conn->body.n};
+    conn->req.body = gs_buf_str(&conn->body);
     conn->reply = (struct gs_http_reply){0};
     set_phase(conn, GS_HTTP_HANDLING, 0);
     int rc = conn->route->handler(conn->route->user, &conn->req, &conn->reply);

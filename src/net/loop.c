@@ -49,6 +49,16 @@ uint64_t gs_loop_now_ns(const struct gs_loop *loop)
     return gs_clock_mono_ns(loop->clock);
 }
 
+int64_t gs_loop_now_ms(const struct gs_loop *loop)
+{
+    return (int64_t)(gs_loop_now_ns(loop) / GS_CLOCK_MS);
+}
+
+int64_t gs_loop_unix_us(const struct gs_loop *loop)
+{
+    return (int64_t)(gs_clock_real_ns(loop->clock) / 1000);
+}
+
 /* ---- descriptors ---- */
 
 static int grow_watches(struct gs_loop *loop, size_t n)

@@ -61,6 +61,9 @@ void gs_loop_stop(struct gs_loop *loop);
 /** The loop's clock, and its time now (read from the clock at each call). */
 const struct gs_clock *gs_loop_clock(const struct gs_loop *loop);
 uint64_t gs_loop_now_ns(const struct gs_loop *loop);
+int64_t gs_loop_now_ms(const struct gs_loop *loop);
+/** Unix time by that clock. */
+int64_t gs_loop_unix_us(const struct gs_loop *loop);
 
 /** Watch a descriptor. @events as for epoll_ctl; EPOLLET and EPOLLONESHOT are honoured.
  *  Returns  0; -EEXIST already watched; -ENOMEM; what epoll_ctl said. */

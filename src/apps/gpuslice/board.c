@@ -104,8 +104,7 @@ static void offer(struct gs_board_thread *t, int dir_fd)
     uint32_t line;
 
     if (gs_file_read(dir_fd, GS_QUOTA_FILE, GS_QUOTA_MAX_BYTES, &buf) != 0 ||
-        gs_quota_parse((struct gs_str){gs_buf_text(&buf), buf.n}, &t->quota, &line) != 0 ||
-        !is_live(dir_fd))
+        gs_quota_parse(gs_buf_str(&buf), &t->quota, &line) != 0 || !is_live(dir_fd))
         return;
     for (uint32_t i = 0; i < t->quota.n_devices; i++) {
         const struct gs_quota_device *d = &t->quota.device[i];

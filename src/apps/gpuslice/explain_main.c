@@ -83,7 +83,7 @@ static int explain(struct explaining *e, struct gs_buf *buf, struct gs_err *err)
     const char *node_policy = value[GS_OPTION_NODE_POLICY], *card = value[GS_OPTION_CARD_POLICY];
     const struct gs_explain_opt opt = {gs_str_of(card != NULL ? card : "spread"),
                                        gs_str_of(node_policy != NULL ? node_policy : "binpack")};
-    struct gs_str text = {gs_buf_text(&e->gather.pod), e->gather.pod.n};
+    struct gs_str text = gs_buf_str(&e->gather.pod);
     GS_CLEANUP(gs_kube_json_free_p) struct yyjson_doc *doc = NULL;
     struct gs_explanation explanation;
     struct gs_kube_pod view;

@@ -147,7 +147,7 @@ int gs_gather_cluster(struct gs_gather *g, const char *path, const char *context
         return rc;
     if (g->ns.n == 0) {
         gs_buf_adds(&g->ns_text, config.ns);
-        g->ns = (struct gs_str){gs_buf_text(&g->ns_text), g->ns_text.n};
+        g->ns = gs_buf_str(&g->ns_text);
     }
     rc = gs_loop_new(NULL, &f.loop);
     if (rc == 0)
@@ -186,7 +186,7 @@ int gs_gather_dump(struct gs_gather *g, const char *path, struct gs_err *err)
 
     if (rc < 0)
         return gs_err_set(err, rc, "%s: %s", path, strerror(-rc));
-    rc = gs_kube_json_read((struct gs_str){gs_buf_text(&text), text.n}, DUMP_MAX, &doc, err);
+    rc = gs_kube_json_read(gs_buf_str(&text), DUMP_MAX, &doc, err);
     if (rc < 0)
         return gs_err_wrap(err, rc, "%s", path);
     if (g->ns.n == 0)

@@ -119,7 +119,7 @@ static int read_quota(struct gs_slice *slice)
     int rc = gs_file_read(slice->dir_fd, GS_QUOTA_FILE, GS_QUOTA_MAX_BYTES, &buf);
 
     if (rc == 0)
-        rc = gs_quota_parse((struct gs_str){gs_buf_text(&buf), buf.n}, &slice->quota, &line);
+        rc = gs_quota_parse(gs_buf_str(&buf), &slice->quota, &line);
     if (rc != 0)
         memset(&slice->quota, 0, sizeof(slice->quota)); /* a failed parse leaves anything there */
     return rc;

@@ -125,7 +125,7 @@ static void on_housekeeping(void *user)
     size_t n;
 
     gs_registry_stats(d->registry, &heard);
-    n = gs_books_expire(d->books, (int64_t)(gs_loop_now_ns(d->loop) / GS_CLOCK_MS), heard.heard_ms);
+    n = gs_books_expire(d->books, gs_loop_now_ms(d->loop), heard.heard_ms);
     gs_metrics_expired(d->stats, n);
     if (d->sign != NULL)
         (void)gs_sign_look(d->sign);

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "apps/scheduler/daemon.h"
-#include "base/clock.h"
 #include "base/file.h"
 
 #define PAGES_MAX 4 /* at once: a page of a large cluster is tens of MiB */
@@ -77,7 +76,7 @@ static struct gs_metrics_from look(const struct gs_daemon *d)
         .events = d->events,
         .listener = {{"extender", d->server}, {"metrics", d->metrics}},
         .version = GS_VERSION,
-        .now_ms = (int64_t)(gs_loop_now_ns(d->loop) / GS_CLOCK_MS),
+        .now_ms = gs_loop_now_ms(d->loop),
         .start_unix_s = d->start_unix_s,
         .resident_bytes = resident_bytes(),
         .cpu_s = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
