@@ -240,11 +240,9 @@ int gs_admit_patch(const struct gs_pod *pod, yyjson_val *object, struct gs_arena
     rc = gs_kube_patch_text(&b.patch, &text);
     gs_kube_patch_fini(&b.patch);
     if (rc == 0)
-        gs_kube_base64_put(&encoded, (struct gs_str){gs_buf_text(&text), text.n});
-    rc = rc < 0 ? rc : gs_buf_check(&encoded);
-    if (rc == 0)
-        *ret = gs_arena_str(arena, (struct gs_str){gs_buf_text(&encoded), encoded.n});
+        gs_kube_base64_put(&encoded, gs_buf_str(&text));
     gs_buf_fini(&text);
-    gs_buf_fini(&encoded);
-    return rc < 0 ? -ENOMEM : gs_arena_check(arena);
+    if (gs_buf_move(&encoded, arena, ret) < 0 || rc < 0)
+        return -ENOMEM;
+    return gs_arena_check(arena);
 }

@@ -8,11 +8,6 @@
 #include "control/bind_internal.h"
 #include "control/pod.h"
 
-int64_t gs_bind_now_ms(const struct gs_binder *b)
-{
-    return (int64_t)(gs_loop_now_ns(b->loop) / GS_CLOCK_MS);
-}
-
 enum gs_binder_leads gs_bind_leads(const struct gs_binder *b)
 {
     return b->opt.leads != NULL ? b->opt.leads(b->opt.arg) : GS_BINDER_YES;
@@ -21,7 +16,7 @@ enum gs_binder_leads gs_bind_leads(const struct gs_binder *b)
 static struct gs_moment now_of(const struct gs_binder *b)
 {
     return (struct gs_moment){.unix_ns = (int64_t)gs_clock_real_ns(gs_loop_clock(b->loop)),
-                              .mono_ms = gs_bind_now_ms(b)};
+                              .mono_ms = gs_loop_now_ms(b->loop)};
 }
 
 /* Lock annotations of the vendors that are served: HAMi's common one first, then others. */

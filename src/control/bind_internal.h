@@ -82,7 +82,6 @@ struct gs_binder {
     struct gs_binder_stats stats;
 };
 
-int64_t gs_bind_now_ms(const struct gs_binder *b);
 enum gs_binder_leads gs_bind_leads(const struct gs_binder *b);
 
 /** It will not be bound by us now: what was decided is void where the op has come so far that it

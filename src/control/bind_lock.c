@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "contract/names.h"
 #include "control/bind_internal.h"
@@ -117,7 +116,7 @@ static void see(struct gs_bind_node *node, uint32_t k, const struct gs_str *valu
         return;
     free(seen->text);
     seen->text = is_free ? NULL : strndup(value->p, value->n); /* no memory: taken for free */
-    seen->since_ms = gs_bind_now_ms(node->binder);
+    seen->since_ms = gs_loop_now_ms(node->binder->loop);
     if (k > 0)
         return;
     if (seen->text != NULL)
@@ -219,7 +218,7 @@ static void on_look(void *user)
 {
     struct gs_bind_op *op = user;
 
-    if (gs_bind_now_ms(op->binder) >= op->give_up_ms)
+    if (gs_loop_now_ms(op->binder->loop) >= op->give_up_ms)
         on_give_up(op);
     else
         try_lock(op);
@@ -229,7 +228,7 @@ static void on_look(void *user)
 static void wait(struct gs_bind_op *op, uint32_t ms)
 {
     struct gs_binder *b = op->binder;
-    int64_t left = op->give_up_ms - gs_bind_now_ms(b);
+    int64_t left = op->give_up_ms - gs_loop_now_ms(b->loop);
 
     op->step = GS_BIND_WAITING;
     gs_loop_timer_in(b->loop, &op->timer, left < (int64_t)ms ? (uint64_t)left : ms, on_look, op);
@@ -258,7 +257,7 @@ static void on_lock(void *arg, int rc, struct gs_str value, const struct gs_err 
             gs_bind_post(op);
     } else if (is_lasting(rc)) {
         gs_bind_fail(op, why);
-    } else if (gs_bind_now_ms(b) >= op->give_up_ms) {
+    } else if (gs_loop_now_ms(b->loop) >= op->give_up_ms) {
         give_up(op, why);
     } else if (rc == -EBUSY) {
         wait(op, LOOK_MS + gs_kube_client_jitter(b->client, LOOK_MS / 4));
@@ -288,7 +287,7 @@ static void try_lock(struct gs_bind_op *op)
                          .key = b->lock_key[k],
                          .timeout_ms = b->opt.lock_timeout_ms,
                          .seen = gs_str_of(seen->text),
-                         .seen_ms = gs_bind_now_ms(b) - seen->since_ms,
+                         .seen_ms = gs_loop_now_ms(b->loop) - seen->since_ms,
                          .version = gs_str_of(seen->text == NULL ? op->node->version : "")},
                      on_lock, op, &op->lock, &err) < 0)
         gs_bind_fail(op, err.text);
@@ -307,8 +306,8 @@ static void on_lead(void *user)
     if (op->step != GS_BIND_QUEUED)
         return;
     if ((op->wants & 1u) != 0 && is_others(op, 0) &&
-        gs_bind_now_ms(node->binder) - node->seen[0].since_ms < LOOK_MS &&
-        gs_bind_now_ms(node->binder) < op->give_up_ms)
+        gs_loop_now_ms(node->binder->loop) - node->seen[0].since_ms < LOOK_MS &&
+        gs_loop_now_ms(node->binder->loop) < op->give_up_ms)
         wait(op, LOOK_MS + gs_kube_client_jitter(node->binder->client, LOOK_MS / 4));
     else
         try_lock(op);
@@ -351,7 +350,7 @@ void gs_bind_lock(struct gs_bind_op *op)
         gs_bind_post(op);
         return;
     }
-    op->give_up_ms = gs_bind_now_ms(b) + b->opt.lock_retry_ms;
+    op->give_up_ms = gs_loop_now_ms(b->loop) + b->opt.lock_retry_ms;
     gs_books_prolong(b->books, op->what.uid, op->give_up_ms + SETTLE_MS);
     op->node = node;
     *node->last = op;

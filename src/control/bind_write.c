@@ -4,7 +4,6 @@
 
 #include <yyjson.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "contract/names.h"
 #include "control/bind_internal.h"
@@ -48,7 +47,7 @@ static void patch_label(struct gs_binder *b, const struct gs_kube_meta *pod, str
                                                   .resource = &gs_kube_pods,
                                                   .ns = pod->ns,
                                                   .name = pod->name,
-                                                  .body = {gs_buf_text(&body), body.n}},
+                                                  .body = gs_buf_str(&body)},
                             on_label, NULL, NULL, &err) < 0)
         GS_LOG_WARN("label of a bound pod not written", GS_LOG_ERR(&err));
     gs_kube_merge_fini(&merge);
@@ -61,7 +60,7 @@ static void succeed(struct gs_bind_op *op)
     struct gs_binder *b = op->binder;
 
     /* the reservation stands until the watch shows the pod where it is now */
-    gs_books_prolong(b->books, op->what.uid, gs_bind_now_ms(b) + SETTLE_MS);
+    gs_books_prolong(b->books, op->what.uid, gs_loop_now_ms(b->loop) + SETTLE_MS);
     gs_books_pin(b->books, op->what.uid, false);
     gs_loop_timer_cancel(b->loop, &op->timer);
     op->step = GS_BIND_ENDING;
@@ -110,7 +109,7 @@ static void on_again(void *user)
 static void look_later(struct gs_bind_op *op)
 {
     struct gs_binder *b = op->binder;
-    int64_t since = gs_bind_now_ms(b) - op->posted_ms;
+    int64_t since = gs_loop_now_ms(b->loop) - op->posted_ms;
     uint32_t ms = since < UNSURE_MS ? LOOK_MS : 10 * LOOK_MS;
 
     if (since >= UNSURE_MS)
@@ -133,7 +132,7 @@ static void on_look(void *arg, const struct gs_kube_result *result)
     struct gs_bind_op *op = arg;
     yyjson_val *meta = yyjson_obj_get(result->root, "metadata");
     struct gs_str node = text_of(yyjson_obj_get(result->root, "spec"), "nodeName");
-    int64_t since = gs_bind_now_ms(op->binder) - op->posted_ms;
+    int64_t since = gs_loop_now_ms(op->binder->loop) - op->posted_ms;
 
     if (result->rc == -ENOENT) {
         gs_bind_fail(op, "the pod is gone");
@@ -192,7 +191,7 @@ static int add(struct gs_bind_op *op, const char *key, struct gs_str value)
 static int collect(struct gs_bind_op *op, const struct gs_books_reservation *r)
 {
     const struct gs_binder *b = op->binder;
-    int64_t now_s = (int64_t)(gs_clock_real_ns(gs_loop_clock(b->loop)) / GS_CLOCK_S);
+    int64_t now_s = gs_loop_unix_us(b->loop) / 1000000;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < r->annotations.n; i++)
@@ -267,6 +266,6 @@ void gs_bind_post(struct gs_bind_op *op)
         return;
     }
     op->step = GS_BIND_POSTING;
-    op->posted_ms = gs_bind_now_ms(b);
+    op->posted_ms = gs_loop_now_ms(b->loop);
     gs_books_pin(b->books, op->what.uid, true);
 }

@@ -319,11 +319,9 @@ void gs_books_node_mute(struct gs_books *books, struct gs_str name, const struct
 
 static int by_name(const void *a, const void *b)
 {
-    const struct gs_str *x = &(*(struct gs_books_node_entry *const *)a)->node.name;
-    const struct gs_str *y = &(*(struct gs_books_node_entry *const *)b)->node.name;
-    int c = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
+    const struct gs_books_node_entry *const *x = a, *const *y = b;
 
-    return c != 0 ? c : (x->n > y->n) - (x->n < y->n);
+    return gs_str_cmp((*x)->node.name, (*y)->node.name);
 }
 
 static int sort_nodes(struct gs_books *books)

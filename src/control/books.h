@@ -175,6 +175,12 @@ void gs_books_quota_gone(struct gs_books *books, struct gs_str ns, struct gs_str
 GS_WUR int gs_books_quota(struct gs_books *books, struct gs_str ns, struct gs_str but,
                           struct gs_arena *arena, const struct gs_ns_quota **ret);
 
+/** What a pod asks, under the quota of its namespace without the pod itself: gs_ask_read() with the
+ *  books' policies. The daemon's `flags` come without a quota. */
+GS_WUR int gs_books_ask(struct gs_books *books, const struct gs_pod *pod,
+                        const struct gs_ask_flags *flags, struct gs_arena *arena,
+                        struct gs_ask *ret, struct gs_err *err);
+
 /** Walk over namespaces with quotas, in no order; *pos starts at 0; false at the end. The view is
  *  valid until the next change. */
 bool gs_books_next_quota(const struct gs_books *books, size_t *pos, struct gs_str *ret_ns);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "control/books_internal.h"
+#include "model/ask.h"
 #include "model/ns_quota.h"
 
 static struct gs_books_quota_entry **find(struct gs_books_ns_entry *ns, struct gs_str name)
@@ -119,6 +120,15 @@ int gs_books_quota(struct gs_books *books, struct gs_str ns_name, struct gs_str 
     *quota = (struct gs_ns_quota){line, n};
     *ret = quota;
     return 0;
+}
+
+int gs_books_ask(struct gs_books *books, const struct gs_pod *pod, const struct gs_ask_flags *flags,
+                 struct gs_arena *arena, struct gs_ask *ret, struct gs_err *err)
+{
+    struct gs_ask_flags with_quota = *flags;
+    int rc = gs_books_quota(books, pod->ns, pod->uid, arena, &with_quota.quota);
+
+    return rc < 0 ? rc : gs_ask_read(pod, books->policies, &with_quota, arena, ret, err);
 }
 
 bool gs_books_next_quota(const struct gs_books *books, size_t *pos, struct gs_str *ret_ns)

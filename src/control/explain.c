@@ -30,11 +30,6 @@ struct node_try {
     size_t n;
 };
 
-static bool is_asked_for(const struct gs_ask *ask, const struct gs_policy *policy)
-{
-    return gs_ask_wants(ask, policy);
-}
-
 static struct gs_explain_holder holder_of(const struct explaining *e, const struct gs_tenant *t)
 {
     struct gs_explain_holder h = {.mem_mib = t->mem_mib, .cores = t->cores, .slots = t->slots};
@@ -105,17 +100,16 @@ static int has_room(struct explaining *e, const struct node_try *try)
     return rc == 0 ? 1 : rc == -ENOSPC ? 0 : rc;
 }
 
-/* Who is least missed: low priority, then little memory, then by name. */
+/* Who is least missed: low priority, then little memory; then the same at each call. */
 static int by_worth(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
-    size_t n = x->uid.n < y->uid.n ? x->uid.n : y->uid.n;
 
     if (x->holder.priority != y->holder.priority)
         return x->holder.priority < y->holder.priority ? -1 : 1;
     if (x->holder.mem_mib != y->holder.mem_mib)
         return x->holder.mem_mib < y->holder.mem_mib ? -1 : 1;
-    return n > 0 ? memcmp(x->uid.p, y->uid.p, n) : 0;
+    return gs_str_cmp(x->uid, y->uid);
 }
 
 static int add_candidate(const struct explaining *e, struct node_try *try,
@@ -150,8 +144,9 @@ static int list_candidates(const struct explaining *e, struct node_try *try)
     for (size_t g = 0; g < node->n_groups; g++) {
         const struct gs_group *group = &node->group[g];
 
-        for (uint32_t i = group->first;
-             is_asked_for(&e->to->ask, group->policy) && i < group->first + group->n; i++)
+        if (!gs_ask_wants(&e->to->ask, group->policy))
+            continue;
+        for (uint32_t i = group->first; i < group->first + group->n; i++)
             for (size_t t = 0; rc == 0 && t < node->use[i].n_tenants; t++)
                 rc = add_candidate(e, try, &node->use[i].tenant[t]);
     }
@@ -216,15 +211,18 @@ static bool find_emptiest(const struct gs_ask *ask, const struct gs_node *node, 
 {
     bool found = false;
 
-    for (size_t g = 0; g < node->n_groups; g++)
-        for (uint32_t i = node->group[g].first; is_asked_for(ask, node->group[g].policy) &&
-                                                i < node->group[g].first + node->group[g].n;
-             i++)
+    for (size_t g = 0; g < node->n_groups; g++) {
+        const struct gs_group *group = &node->group[g];
+
+        if (!gs_ask_wants(ask, group->policy))
+            continue;
+        for (uint32_t i = group->first; i < group->first + group->n; i++)
             if (node->dev[i].is_healthy &&
                 (!found || node->use[i].n_tenants < node->use[*ret].n_tenants)) {
                 *ret = i;
                 found = true;
             }
+    }
     return found;
 }
 
@@ -266,35 +264,27 @@ static int tell_holders(struct explaining *e, const struct gs_node *node, uint32
     return 0;
 }
 
-static struct gs_str kept(struct explaining *e, struct gs_buf *buf)
-{
-    struct gs_str text = gs_arena_str(e->arena, (struct gs_str){gs_buf_text(buf), buf->n});
-
-    if (gs_buf_check(buf) < 0)
-        e->arena->failed = true;
-    gs_buf_fini(buf);
-    return text;
-}
-
 static int tell_refused(struct explaining *e, const struct gs_node *node,
                         const struct gs_reasons *reasons, struct gs_explain_node *to)
 {
     struct gs_buf text = {0}, words = {0};
     uint32_t card = 0;
-    int rc = 0;
+    int rc;
 
     gs_shortage_add(&e->shortage, node, reasons);
     gs_reasons_write(reasons, &text);
-    to->reasons = kept(e, &text);
+    rc = gs_buf_move(&text, e->arena, &to->reasons);
+    if (rc < 0)
+        return rc;
     gs_shortage_write_words(node, reasons, &words);
-    to->words = kept(e, &words);
-    if (find_closest(&e->to->ask, node, reasons, &card))
+    rc = gs_buf_move(&words, e->arena, &to->words);
+    if (rc == 0 && find_closest(&e->to->ask, node, reasons, &card))
         rc = tell_holders(e, node, card, to);
     return rc == 0 ? find_ends(e, node, to) : rc;
 }
 
-static void tell_fit(struct explaining *e, const struct gs_placement *placement,
-                     struct gs_explain_node *to)
+static int tell_fit(struct explaining *e, const struct gs_placement *placement,
+                    struct gs_explain_node *to)
 {
     struct gs_buf cards = {0};
 
@@ -304,7 +294,7 @@ static void tell_fit(struct explaining *e, const struct gs_placement *placement,
         gs_buf_addf(&cards, "%s%.*s", i > 0 ? ", " : "", (int)id.n, id.p);
     }
     to->fits = true;
-    to->cards = kept(e, &cards);
+    return gs_buf_move(&cards, e->arena, &to->cards);
 }
 
 static int explain_node(struct explaining *e, const struct gs_node *node,
@@ -319,7 +309,7 @@ static int explain_node(struct explaining *e, const struct gs_node *node,
     gs_arena_reset(&e->scratch);
     rc = gs_place(&e->to->ask, node, &e->scratch, &placement, &reasons);
     if (rc == 0)
-        tell_fit(e, &placement, to);
+        rc = tell_fit(e, &placement, to);
     else if (rc == -ENOSPC)
         rc = tell_refused(e, node, &reasons, to);
     e->to->n_fit += to->fits;
@@ -331,8 +321,6 @@ static int explain_node(struct explaining *e, const struct gs_node *node,
 static int by_hope(const void *a, const void *b)
 {
     const struct gs_explain_node *x = a, *y = b;
-    size_t n = x->name.n < y->name.n ? x->name.n : y->name.n;
-    int order;
 
     if (x->fits != y->fits)
         return x->fits ? -1 : 1;
@@ -340,8 +328,7 @@ static int by_hope(const void *a, const void *b)
         return x->n_ends > 0 ? -1 : 1;
     if (x->n_ends != y->n_ends)
         return x->n_ends < y->n_ends ? -1 : 1;
-    order = memcmp(x->name.p, y->name.p, n);
-    return order != 0 ? order : (x->name.n > y->name.n) - (x->name.n < y->name.n);
+    return gs_str_cmp(x->name, y->name);
 }
 
 static int explain_nodes(struct explaining *e)
@@ -363,20 +350,18 @@ static int explain_nodes(struct explaining *e)
     gs_shortage_write(&e->shortage, &sentence);
     if (e->to->n_nodes == 0)
         gs_buf_adds(&sentence, "no node has devices registered");
-    e->to->sentence = kept(e, &sentence);
-    return gs_arena_check(e->arena);
+    return gs_buf_move(&sentence, e->arena, &e->to->sentence);
 }
 
 int gs_explain(struct gs_books *books, const struct gs_pod *pod, const struct gs_explain_opt *opt,
                struct gs_arena *arena, struct gs_explanation *ret, struct gs_err *err)
 {
-    struct gs_ask_flags flags = {opt->device_policy, opt->node_policy, NULL};
+    const struct gs_ask_flags flags = {opt->device_policy, opt->node_policy, NULL};
     struct explaining e = {.books = books, .arena = arena, .to = ret};
-    int rc = gs_books_quota(books, pod->ns, pod->uid, arena, &flags.quota);
+    int rc;
 
     *ret = (struct gs_explanation){0};
-    if (rc == 0)
-        rc = gs_ask_read(pod, gs_books_policies(books), &flags, arena, &ret->ask, err);
+    rc = gs_books_ask(books, pod, &flags, arena, &ret->ask, err);
     if (rc == 0 && ret->ask.n_lines > 0)
         rc = explain_nodes(&e);
     gs_arena_fini(&e.scratch);

@@ -7,7 +7,7 @@
 #include "kube/json.h"
 #include "model/json.h"
 
-#define BODY_MAX ((size_t)1 << 30) /* the server's own limit is far below */
+#define BINDING_MAX ((size_t)1 << 20)
 
 int gs_extender_read(struct gs_str body, struct gs_arena *arena, struct gs_extender_args *ret,
                      struct gs_err *err)
@@ -16,7 +16,7 @@ int gs_extender_read(struct gs_str body, struct gs_arena *arena, struct gs_exten
     int rc;
 
     *ret = (struct gs_extender_args){0};
-    rc = gs_kube_json_read(body, BODY_MAX, &ret->doc, err);
+    rc = gs_kube_json_read(body, GS_EXTENDER_BODY_MAX, &ret->doc, err);
     if (rc < 0)
         return rc == -ENOMEM ? rc : gs_err_wrap(err, -EINVAL, "extender args");
     root = yyjson_doc_get_root(ret->doc);
@@ -62,23 +62,25 @@ static int member(yyjson_val *root, const char *name, struct gs_arena *arena, st
 int gs_extender_read_binding(struct gs_str body, struct gs_arena *arena,
                              struct gs_extender_binding *ret, struct gs_err *err)
 {
+    struct gs_extender_binding got = {0};
     yyjson_doc *doc;
     yyjson_val *root;
-    int rc = gs_kube_json_read(body, 1u << 20, &doc, err);
+    int rc = gs_kube_json_read(body, BINDING_MAX, &doc, err);
 
     if (rc < 0)
         return rc == -ENOMEM ? rc : gs_err_wrap(err, -EINVAL, "extender binding args");
-    *ret = (struct gs_extender_binding){0};
     root = yyjson_doc_get_root(doc);
     rc = yyjson_is_obj(root) ? 0 : gs_err_set(err, -EINVAL, "extender binding args: not an object");
     if (rc == 0)
-        rc = member(root, "PodName", arena, &ret->pod, err);
+        rc = member(root, "PodName", arena, &got.pod, err);
     if (rc == 0)
-        rc = member(root, "PodNamespace", arena, &ret->ns, err);
+        rc = member(root, "PodNamespace", arena, &got.ns, err);
     if (rc == 0)
-        rc = member(root, "PodUID", arena, &ret->uid, err);
+        rc = member(root, "PodUID", arena, &got.uid, err);
     if (rc == 0)
-        rc = member(root, "Node", arena, &ret->node, err);
+        rc = member(root, "Node", arena, &got.node, err);
+    if (rc == 0)
+        *ret = got;
     yyjson_doc_free(doc);
     return rc;
 }

@@ -13,6 +13,9 @@
 #include "core/str.h"
 #include "kube/view.h"
 
+/** Beyond this a call is not read; the server's own limit is far below. */
+#define GS_EXTENDER_BODY_MAX ((size_t)1 << 30)
+
 /** ExtenderArgs. */
 struct gs_extender_args {
     yyjson_doc *doc;

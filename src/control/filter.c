@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "control/extender.h"
+#include "control/feed.h"
 #include "control/pod.h"
 #include "control/refusal.h"
 #include "control/shortage.h"
@@ -42,6 +43,14 @@ static bool is_better(const struct call *c, const struct candidate *a, const str
     return a->rank < b->rank;
 }
 
+static void swap(struct candidate *a, struct candidate *b)
+{
+    struct candidate t = *a;
+
+    *a = *b;
+    *b = t;
+}
+
 /* Candidates as a heap, best first: most calls look at one or two of thousands. */
 static void sift_down(const struct call *c, struct candidate *heap, size_t n, size_t i)
 {
@@ -53,10 +62,7 @@ static void sift_down(const struct call *c, struct candidate *heap, size_t n, si
                 best = k;
         if (best == i)
             return;
-        struct candidate t = heap[i];
-
-        heap[i] = heap[best];
-        heap[best] = t;
+        swap(&heap[i], &heap[best]);
         i = best;
     }
 }
@@ -93,42 +99,44 @@ static int score_all(struct call *c, struct candidate *at, size_t *n)
     return 0;
 }
 
-/* The best node on which the pod really fits. 0; -ENOSPC none. Placement is in the call's arena. */
+/* In earnest: the placement is in the call's arena. */
+static int place_on(struct call *c, const struct candidate *candidate, struct candidate *ret,
+                    struct gs_placement *ret_placement)
+{
+    struct gs_reasons reasons;
+    int rc = gs_place(&c->ask, candidate->node, c->arena, ret_placement, &reasons);
+
+    if (rc == 0)
+        *ret = *candidate;
+    c->note->n_fit -= rc == -ENOSPC;
+    return rc;
+}
+
+/* The best node on which the pod really fits. 0; -ENOSPC none. */
 static int choose(struct call *c, struct candidate *heap, size_t n, struct candidate *ret,
                   struct gs_placement *ret_placement)
 {
-    struct gs_reasons reasons;
     int rc = c->ask.has_scores ? score_all(c, heap, &n) : 0;
 
     if (rc < 0)
         return rc;
     c->note->n_fit = n;
-    /* The best by a look at all: it nearly always fits. Only then they are put in order. */
+    if (n == 0)
+        return -ENOSPC;
+    /* The best by a look at all: it nearly always fits. Only else they are put in order. */
     for (size_t i = 1; i < n; i++)
-        if (is_better(c, &heap[i], &heap[0])) {
-            struct candidate t = heap[0];
-
-            heap[0] = heap[i];
-            heap[i] = t;
-        }
-    if (n > 0) {
-        *ret = heap[0];
-        rc = gs_place(&c->ask, ret->node, c->arena, ret_placement, &reasons);
-        if (rc != -ENOSPC)
-            return rc;
-        c->note->n_fit--;
-        heap[0] = heap[--n];
-    }
-    for (size_t i = n / 2; i > 0; i--)
+        if (is_better(c, &heap[i], &heap[0]))
+            swap(&heap[0], &heap[i]);
+    rc = place_on(c, &heap[0], ret, ret_placement);
+    heap[0] = heap[--n];
+    for (size_t i = rc == -ENOSPC ? n / 2 : 0; i > 0; i--)
         sift_down(c, heap, n, i - 1);
-    while (n > 0) {
-        *ret = pop(c, heap, &n);
-        rc = gs_place(&c->ask, ret->node, c->arena, ret_placement, &reasons);
-        if (rc != -ENOSPC)
-            return rc;
-        c->note->n_fit--;
+    while (rc == -ENOSPC && n > 0) {
+        struct candidate next = pop(c, heap, &n);
+
+        rc = place_on(c, &next, ret, ret_placement);
     }
-    return -ENOSPC;
+    return rc;
 }
 
 static int reserve(struct call *c, const struct gs_placement *placement)
@@ -219,14 +227,11 @@ static int note_shortage(struct call *c)
     /* HAMi's words first, for those who search for them. */
     gs_buf_addf(&text, "no available node, %zu nodes do not meet: ", c->note->n_nodes);
     gs_shortage_write(&c->shortage, &text);
-    rc = gs_buf_check(&text);
-    if (rc == 0)
-        c->note->text = gs_arena_str(c->arena, (struct gs_str){gs_buf_text(&text), text.n});
+    rc = gs_buf_move(&text, c->arena, &c->note->text);
     c->note->outcome = GS_FILTER_NO_ROOM;
     c->note->n_unregistered = c->shortage.unregistered;
     for (size_t i = 0; i < GS_REASON_COUNT; i++)
         c->note->why |= (uint32_t)(c->shortage.of[i].nodes > 0) << i;
-    gs_buf_fini(&text);
     return rc;
 }
 
@@ -264,32 +269,18 @@ static int filter_names(struct call *c)
 
 static int learn_nodes(struct call *c, struct gs_books *books)
 {
+    const struct gs_feed feed = {.books = books, .arena = &c->scratch};
     yyjson_val *item;
     size_t i, max;
 
     yyjson_arr_foreach(c->args.items, i, max, item)
     {
         struct gs_kube_node node;
-        struct gs_pairs annotations, labels, capacity, allocatable;
-        int rc;
+        struct gs_node_view view;
 
         gs_arena_reset(&c->scratch);
-        rc = gs_kube_view_node(item, &c->scratch, &node, NULL);
-        if (rc == 0)
-            rc = gs_control_pairs(&node.meta.annotations, &c->scratch, &annotations);
-        if (rc == 0)
-            rc = gs_control_pairs(&node.meta.labels, &c->scratch, &labels);
-        if (rc == 0)
-            rc = gs_control_pairs(&node.capacity, &c->scratch, &capacity);
-        if (rc == 0)
-            rc = gs_control_pairs(&node.allocatable, &c->scratch, &allocatable);
-        if (rc == 0)
-            rc = gs_books_node_set(books,
-                                   &(struct gs_node_view){node.meta.name, &annotations, &labels,
-                                                          &capacity, &allocatable},
-                                   NULL);
-        if (rc == -ENOMEM)
-            return rc; /* an unreadable node is one without devices */
+        if (gs_feed_node(&feed, item, &node, &view, NULL) == -ENOMEM)
+            return -ENOMEM; /* an unreadable node is one without devices */
     }
     return 0;
 }
@@ -366,14 +357,10 @@ static struct call call_of(const struct gs_filter_env *env, struct gs_filter_not
 
 static int read_ask(struct call *c, struct gs_err *err)
 {
-    struct gs_ask_flags flags = {c->conf->device_policy, c->conf->node_policy, NULL};
-    int rc = gs_books_quota(c->books, c->pod.ns, c->pod.uid, c->arena, &flags.quota);
+    const struct gs_ask_flags flags = {c->conf->device_policy, c->conf->node_policy, NULL};
+    int rc = gs_books_ask(c->books, &c->pod, &flags, c->arena, &c->ask, err);
 
-    if (rc == 0)
-        rc = gs_ask_read(&c->pod, gs_books_policies(c->books), &flags, c->arena, &c->ask, err);
-    if (rc == -EINVAL)
-        gs_err_wrap(err, rc, "calcScore failed");
-    return rc;
+    return rc == -EINVAL ? gs_err_wrap(err, rc, "calcScore failed") : rc;
 }
 
 /* The pod asks for nothing of ours: whatever was sent is right. */

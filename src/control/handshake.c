@@ -6,7 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "kube/patch.h"
@@ -101,16 +100,6 @@ struct gs_handshake {
     bool is_busy[IN_FLIGHT];
 };
 
-static int64_t now_ms(const struct gs_handshake *h)
-{
-    return (int64_t)(gs_loop_now_ns(h->loop) / GS_CLOCK_MS);
-}
-
-static int64_t now_s(const struct gs_handshake *h)
-{
-    return (int64_t)(gs_clock_real_ns(gs_loop_clock(h->loop)) / GS_CLOCK_S);
-}
-
 static const struct gs_policy *policy_of(const struct gs_handshake *h, const struct entry *e)
 {
     return gs_books_policies(h->books)->at[e->policy];
@@ -183,7 +172,7 @@ static int send_answer(struct gs_handshake *h, const struct entry *e, size_t slo
     static gs_kube_fn *const fn[IN_FLIGHT] = {on_slot0, on_slot1, on_slot2, on_slot3};
     GS_CLEANUP(gs_buf_fini) struct gs_buf body = {0};
     struct gs_kube_merge merge;
-    time_t now = (time_t)now_s(h);
+    time_t now = (time_t)gs_loop_unix_us(h->loop) / 1000000;
     char text[64] = "";
     struct tm tm;
     int rc;
@@ -199,7 +188,7 @@ static int send_answer(struct gs_handshake *h, const struct entry *e, size_t slo
                                  &(struct gs_kube_req){.verb = GS_KUBE_MERGE,
                                                        .resource = &gs_kube_nodes,
                                                        .name = e->node->name,
-                                                       .body = {gs_buf_text(&body), body.n},
+                                                       .body = gs_buf_str(&body),
                                                        .is_single_try = true},
                                  fn[slot], h, &h->ticket[slot], NULL);
     gs_kube_merge_fini(&merge);
@@ -220,7 +209,7 @@ static void take_turn(struct gs_handshake *h)
         return;
     unqueue(h, e);
     e->has_answered = true;
-    e->answered_ms = now_ms(h);
+    e->answered_ms = gs_loop_now_ms(h->loop);
     if (h->opt.leads == NULL || h->opt.leads(h->opt.arg) == GS_BINDER_YES)
         h->is_busy[slot] = send_answer(h, e, slot) == 0;
     gs_loop_timer_in(h->loop, &h->turn, TURN_MS, on_turn, h);
@@ -228,7 +217,7 @@ static void take_turn(struct gs_handshake *h)
 
 static void queue_answer(struct gs_handshake *h, struct entry *e)
 {
-    if (e->is_queued || (e->has_answered && now_ms(h) - e->answered_ms < SPACING_MS))
+    if (e->is_queued || (e->has_answered && gs_loop_now_ms(h->loop) - e->answered_ms < SPACING_MS))
         return;
     e->is_queued = true;
     e->queue_next = NULL;
@@ -247,8 +236,8 @@ static void judge(struct gs_handshake *h, struct entry *e)
     struct gs_handshake_facts facts = {
         .value = e->value != NULL ? &value : NULL,
         .has_handshake = policy->keys.handshake.n > 0,
-        .seen_ms = now_ms(h) - e->since_ms,
-        .now_s = now_s(h),
+        .seen_ms = gs_loop_now_ms(h->loop) - e->since_ms,
+        .now_s = gs_loop_unix_us(h->loop) / 1000000,
         .capacity = e->capacity,
         .allocatable = e->allocatable,
         .was_offered = e->was_offered,
@@ -297,7 +286,7 @@ static struct entry *entry_of(struct gs_handshake *h, struct node *node, uint32_
     if (*at == NULL && (*at = calloc(1, sizeof(**at))) != NULL) {
         (*at)->node = node;
         (*at)->policy = policy;
-        (*at)->since_ms = now_ms(h);
+        (*at)->since_ms = gs_loop_now_ms(h->loop);
     }
     return *at;
 }
@@ -344,7 +333,7 @@ void gs_handshake_saw_node(struct gs_handshake *h, const struct gs_node_view *vi
             (value != NULL && !gs_str_eq_c(*value, e->value))) {
             free(e->value);
             e->value = value != NULL ? strndup(value->p, value->n) : NULL;
-            e->since_ms = now_ms(h);
+            e->since_ms = gs_loop_now_ms(h->loop);
         }
         e->capacity = amount_of(view->capacity, policy->names.count);
         e->allocatable = amount_of(view->allocatable, policy->names.count);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "kube/lease.h"
 #include "net/loop.h"
@@ -119,8 +118,7 @@ static bool is_stale(const struct gs_leader *l)
     struct gs_kube_lease_state state;
 
     gs_kube_lease_look(l->lease, &state);
-    return (int64_t)(gs_loop_now_ns(l->loop) / GS_CLOCK_MS) >=
-           state.changed_ms + (int64_t)state.duration_s * 1000;
+    return gs_loop_now_ms(l->loop) >= state.changed_ms + (int64_t)state.duration_s * 1000;
 }
 
 enum gs_binder_leads gs_leader_state(const struct gs_leader *l)

@@ -7,7 +7,6 @@
 #include <yyjson.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "contract/names.h"
 #include "kube/patch.h"
 #include "kube/stamp.h"
@@ -64,9 +63,7 @@ struct gs_lock_op {
 
 static int64_t now_us(const struct gs_lock_op *op)
 {
-    const struct gs_clock *clock = gs_loop_clock(gs_kube_client_loop(op->client));
-
-    return (int64_t)(gs_clock_real_ns(clock) / 1000);
+    return gs_loop_unix_us(gs_kube_client_loop(op->client));
 }
 
 static void free_op(struct gs_lock_op *op)
@@ -85,7 +82,7 @@ static void finish(struct gs_lock_op *op, int rc, const struct gs_err *err)
 
     op->value = (struct gs_buf){0};
     free_op(op);
-    fn(arg, rc, (struct gs_str){gs_buf_text(&value), value.n}, err);
+    fn(arg, rc, gs_buf_str(&value), err);
     gs_buf_fini(&value);
 }
 
@@ -156,8 +153,7 @@ static void patch_node(struct gs_lock_op *op)
         gs_buf_adds(&op->value, gs_kube_stamp_text(now_us(op), false, stamp));
         if (!op->is_bare)
             gs_buf_addf(&op->value, ",%.*s,%.*s", (int)w->ns.n, w->ns.p, (int)w->pod.n, w->pod.p);
-        gs_kube_merge_annotation(&merge, w->key,
-                                 (struct gs_str){gs_buf_text(&op->value), op->value.n});
+        gs_kube_merge_annotation(&merge, w->key, gs_buf_str(&op->value));
     }
     gs_kube_merge_version(&merge, gs_str_of(op->version));
     if (gs_buf_check(&op->value) < 0 || gs_kube_merge_text(&merge, &body) < 0)
@@ -167,7 +163,7 @@ static void patch_node(struct gs_lock_op *op)
              &(struct gs_kube_req){.verb = GS_KUBE_MERGE,
                                    .resource = &gs_kube_nodes,
                                    .name = w->node,
-                                   .body = {gs_buf_text(&body), body.n},
+                                   .body = gs_buf_str(&body),
                                    .timeout_ms = CALL_MS,
                                    .is_single_try = true},
              on_patched);
@@ -266,13 +262,12 @@ static void take(struct gs_lock_op *op, struct gs_lock_view *view, struct gs_str
         op->want.seen_ms = 0;
     if (view->state == GS_LOCK_HELD && op->want.seen_ms >= op->want.timeout_ms)
         view->state = GS_LOCK_EXPIRED; /* stamped by a clock ahead of ours */
-    if (op->is_bare && op->tries > 0 && value.n > 0 &&
-        gs_str_eq(value, (struct gs_str){gs_buf_text(&op->value), op->value.n}))
+    if (op->is_bare && op->tries > 0 && value.n > 0 && gs_str_eq(value, gs_buf_str(&op->value)))
         view->state = GS_LOCK_OURS; /* written, and the answer was lost */
     switch (view->state) {
     case GS_LOCK_OURS:
         gs_buf_clear(&op->value);
-        gs_buf_add(&op->value, value.p, value.n);
+        gs_buf_put(&op->value, value);
         finish(op, gs_buf_check(&op->value), NULL);
         break;
     case GS_LOCK_FREE:

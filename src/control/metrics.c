@@ -326,13 +326,10 @@ static const struct gs_node *next_node(struct gs_metrics_page *page)
     const struct gs_node *node;
 
     while ((node = gs_books_next(page->from.books, &page->pos)) != NULL) {
-        size_t n = node->name.n < page->at.n ? node->name.n : page->at.n;
-        int order = n > 0 ? memcmp(node->name.p, page->at.p, n) : 0;
-
-        if (page->at.n > 0 && (order < 0 || (order == 0 && node->name.n <= page->at.n)))
+        if (page->at.n > 0 && gs_str_cmp(node->name, gs_buf_str(&page->at)) <= 0)
             continue;
         gs_buf_clear(&page->at);
-        gs_buf_add(&page->at, node->name.p, node->name.n);
+        gs_buf_put(&page->at, node->name);
         return node;
     }
     return NULL;

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "contract/names.h"
 #include "core/cleanup.h"
@@ -21,15 +20,14 @@ static void on_sent(void *arg, const struct gs_kube_result *result)
 void gs_nudge_send(struct gs_kube_client *client, struct gs_str ns, struct gs_str name,
                    struct gs_str uid)
 {
-    const struct gs_clock *clock = gs_loop_clock(gs_kube_client_loop(client));
+    int64_t now_us = gs_loop_unix_us(gs_kube_client_loop(client));
     GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
     struct gs_kube_merge m;
     struct gs_err err = {0};
     char stamp[24];
     int rc;
 
-    (void)snprintf(stamp, sizeof(stamp), "%llu",
-                   (unsigned long long)(gs_clock_real_ns(clock) / GS_CLOCK_MS));
+    (void)snprintf(stamp, sizeof(stamp), "%lld", (long long)(now_us / 1000));
     gs_kube_merge_init(&m);
     gs_kube_merge_uid(&m, uid);
     gs_kube_merge_annotation(&m, GS_STR(GS_NAME_ROOM_SEEN), gs_str_of(stamp));
@@ -41,7 +39,7 @@ void gs_nudge_send(struct gs_kube_client *client, struct gs_str ns, struct gs_st
                                                        .resource = &gs_kube_pods,
                                                        .ns = ns,
                                                        .name = name,
-                                                       .body = {gs_buf_text(&text), text.n}},
+                                                       .body = gs_buf_str(&text)},
                                  on_sent, NULL, NULL, &err);
     if (rc < 0)
         GS_LOG_WARN("pod not nudged", GS_LOG_ERR(&err));

@@ -97,8 +97,10 @@ static int read_section(struct reading *r, const struct gs_policy_section *secti
     struct gs_err first = {0};
     int rc, older;
 
-    if (r->conf->text.p == NULL)
-        return section->make(NULL, false, r->arena, out, err) < 0 ? -EINVAL : 1;
+    if (r->conf->text.p == NULL) {
+        rc = section->make(NULL, false, r->arena, out, err);
+        return rc < 0 ? rc : 1;
+    }
     rc = read_shape(r, section, false, out, &first);
     if (rc == -EINVAL && section->older != NULL) {
         older = read_shape(r, section, true, out, NULL);

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "control/extender.h"
 #include "control/pod.h"
 #include "control/preempt_internal.h"
+#include "core/hash.h"
 #include "kube/view.h"
 #include "model/ask.h"
 
@@ -44,16 +44,6 @@ struct gs_preempt_case {
 };
 
 static void step(void *user);
-
-int64_t gs_preempt_now_ms(const struct gs_preempt *p)
-{
-    return (int64_t)(gs_loop_now_ns(p->loop) / GS_CLOCK_MS);
-}
-
-int64_t gs_preempt_now_us(const struct gs_preempt *p)
-{
-    return (int64_t)(gs_clock_real_ns(gs_loop_clock(p->loop)) / 1000);
-}
 
 void gs_preempt_drop_case(struct gs_preempt_want *w)
 {
@@ -119,7 +109,7 @@ static void on_rested(void *user)
 static void rest(struct gs_preempt_want *w, int64_t wait_ms)
 {
     w->step = GS_PREEMPT_RESTING;
-    w->not_before_ms = gs_preempt_now_ms(w->p) + wait_ms;
+    w->not_before_ms = gs_loop_now_ms(w->p->loop) + wait_ms;
     if (w->n_refusals == 0 || w->n_refusals > GS_PREEMPT_REFUSALS_MAX) {
         w->n_refusals = 0;
         gs_preempt_drop_case(w);
@@ -136,7 +126,7 @@ void gs_preempt_rest(struct gs_preempt_want *w)
 
 static bool is_avoided(const struct gs_preempt_want *w, struct gs_str node)
 {
-    int64_t now = gs_preempt_now_ms(w->p);
+    int64_t now = gs_loop_now_ms(w->p->loop);
 
     for (size_t i = 0; i < GS_PREEMPT_AVOIDED_MAX; i++)
         if (w->avoided[i].until_ms > now && gs_str_eq(w->avoided[i].node, node))
@@ -146,13 +136,7 @@ static bool is_avoided(const struct gs_preempt_want *w, struct gs_str node)
 
 static uint64_t turn_of(struct gs_str uid, struct gs_str node)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-
-    for (size_t i = 0; i < uid.n; i++)
-        hash = (hash ^ (unsigned char)uid.p[i]) * UINT64_C(1099511628211);
-    for (size_t i = 0; i < node.n; i++)
-        hash = (hash ^ (unsigned char)node.p[i]) * UINT64_C(1099511628211);
-    return hash;
+    return gs_hash_bytes(node.p, node.n, gs_hash_bytes(uid.p, uid.n, 0));
 }
 
 static bool is_ahead(const struct place *a, const struct place *b)
@@ -231,7 +215,7 @@ static int plan_node(struct gs_preempt_want *w, struct gs_str name,
     const struct gs_preempt_question q = {
         .ask = &w->what->ask,
         .priority = w->priority,
-        .now_us = gs_preempt_now_us(p),
+        .now_us = gs_loop_unix_us(p->loop),
     };
     int rc;
 
@@ -319,16 +303,15 @@ static void plan_next(struct gs_preempt_want *w)
 static int read_case(struct gs_preempt_want *w, struct gs_preempt_case *c)
 {
     struct gs_preempt *p = w->p;
-    struct gs_ask_flags flags = {p->opt.filter->device_policy, p->opt.filter->node_policy, NULL};
+    const struct gs_ask_flags flags = {p->opt.filter->device_policy, p->opt.filter->node_policy,
+                                       NULL};
     struct gs_err err = {0};
     int rc = gs_extender_read((struct gs_str){c->body, c->body_n}, &c->arena, &c->args, &err);
 
     if (rc == 0)
         rc = gs_control_pod(&c->args.pod, &c->arena, &c->pod);
     if (rc == 0)
-        rc = gs_books_quota(p->books, c->pod.ns, c->pod.uid, &c->arena, &flags.quota);
-    if (rc == 0)
-        rc = gs_ask_read(&c->pod, gs_books_policies(p->books), &flags, &c->arena, &c->ask, &err);
+        rc = gs_books_ask(p->books, &c->pod, &flags, &c->arena, &c->ask, &err);
     c->place = GS_ARENA_ARRAY(&c->arena, NODES_MAX, struct place);
     free(c->body); /* the document has its own copy */
     c->body = NULL;
@@ -416,9 +399,9 @@ static bool is_idle(const struct gs_preempt_want *w)
     if (w->is_in_flight)
         return false;
     if (w->step == GS_PREEMPT_RESTING)
-        return gs_preempt_now_ms(w->p) >= w->not_before_ms;
+        return gs_loop_now_ms(w->p->loop) >= w->not_before_ms;
     return w->step == GS_PREEMPT_WAITING && !gs_preempt_has_victims(w) &&
-           gs_preempt_now_ms(w->p) >= w->not_before_ms;
+           gs_loop_now_ms(w->p->loop) >= w->not_before_ms;
 }
 
 void gs_preempt_refused(struct gs_preempt *p, struct gs_str body, const struct gs_filter_note *note)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "control/nudge.h"
 #include "control/preempt_internal.h"
@@ -60,7 +59,7 @@ int gs_preempt_decide(struct gs_preempt_want *w, const struct gs_ask *ask,
     rc = gs_arena_check(&w->made);
     if (rc == 0) /* last: the guests are views of the books */
         rc = gs_books_hold(p->books, ask, &plan->placement, w->priority,
-                           gs_preempt_now_ms(p) + HOLD_MS);
+                           gs_loop_now_ms(p->loop) + HOLD_MS);
     if (rc < 0)
         return rc;
     w->node = node;
@@ -68,7 +67,7 @@ int gs_preempt_decide(struct gs_preempt_want *w, const struct gs_ask *ask,
     w->n_victims = plan->n;
     w->next_victim = 0;
     w->n_evicted = w->n_tries = 0;
-    w->began_ms = gs_preempt_now_ms(p);
+    w->began_ms = gs_loop_now_ms(p->loop);
     for (size_t i = 0; i < plan->n; i++)
         victim[i].is_ours = gs_map_set(&p->asked, victim[i].uid, w) == 0;
     return 0;
@@ -123,7 +122,7 @@ static int send_nomination(struct gs_preempt_want *w, struct gs_str node, gs_kub
                                                      .ns = w->ns,
                                                      .name = w->name,
                                                      .subresource = "status",
-                                                     .body = {gs_buf_text(&text), text.n}},
+                                                     .body = gs_buf_str(&text)},
                                fn, arg, NULL, err);
 }
 
@@ -149,7 +148,7 @@ static void on_look(void *user)
 {
     struct gs_preempt_want *w = user;
     struct gs_preempt *p = w->p;
-    int64_t now = gs_preempt_now_ms(p);
+    int64_t now = gs_loop_now_ms(p->loop);
     struct gs_books_reservation r;
 
     if (gs_preempt_has_victims(w)) {
@@ -182,7 +181,7 @@ void gs_preempt_wait(struct gs_preempt_want *w)
 {
     w->step = GS_PREEMPT_WAITING;
     w->empty_ms = 0;
-    w->not_before_ms = gs_preempt_now_ms(w->p) + 1000;
+    w->not_before_ms = gs_loop_now_ms(w->p->loop) + 1000;
     gs_loop_timer_in(w->p->loop, &w->timer, LOOK_MS, on_look, w);
 }
 
@@ -202,7 +201,7 @@ static void avoid_node(struct gs_preempt_want *w)
 
     a->node = (struct gs_str){a->text, w->node.n < sizeof(a->text) ? w->node.n : 0};
     memcpy(a->text, w->node.p, a->node.n);
-    a->until_ms = gs_preempt_now_ms(w->p) + ((int64_t)AVOID_MS << doubles);
+    a->until_ms = gs_loop_now_ms(w->p->loop) + ((int64_t)AVOID_MS << doubles);
 }
 
 /* One may not go now. Before anybody has gone, another node may do; then only time helps. */

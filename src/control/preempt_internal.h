@@ -69,10 +69,7 @@ struct gs_preempt {
     struct gs_preempt_stats stats;
 };
 
-int64_t gs_preempt_now_ms(const struct gs_preempt *p);
 bool gs_preempt_leads(const struct gs_preempt *p);
-/** Unix time. */
-int64_t gs_preempt_now_us(const struct gs_preempt *p);
 /** Guests as they are, but those whom a pod has asked already are going, though no event has told
  *  so yet. The copy, to be changed further. 0 or -ENOMEM. */
 GS_WUR int gs_preempt_mark_asked(const struct gs_preempt *p, struct gs_arena *arena,

@@ -46,7 +46,7 @@ struct search {
     size_t n_victims;
 };
 
-static bool precedes(const struct gs_preempt_cost *a, const struct gs_preempt_cost *b)
+bool gs_preempt_plan_is_cheaper(const struct gs_preempt_cost *a, const struct gs_preempt_cost *b)
 {
     if (a->violations != b->violations)
         return a->violations < b->violations;
@@ -57,11 +57,6 @@ static bool precedes(const struct gs_preempt_cost *a, const struct gs_preempt_co
     if (a->n != b->n)
         return a->n < b->n;
     return a->start_us > b->start_us;
-}
-
-bool gs_preempt_plan_is_cheaper(const struct gs_preempt_cost *a, const struct gs_preempt_cost *b)
-{
-    return precedes(a, b);
 }
 
 /* ---- one try ---- */
@@ -162,7 +157,7 @@ static void consider(struct search *s)
 {
     struct gs_preempt_cost cost = cost_of(s);
 
-    if (s->is_found && !precedes(&cost, &s->best))
+    if (s->is_found && !gs_preempt_plan_is_cheaper(&cost, &s->best))
         return;
     s->is_found = true;
     s->best = cost;
@@ -172,9 +167,9 @@ static void consider(struct search *s)
             s->victim[s->n_victims++] = s->cand[i - 1];
 }
 
-/* ---- kube-scheduler's way: all go, then each who may stay returns, the most important first ----
- */
+/* ---- kube-scheduler's way ---- */
 
+/* All go, then each who may stay returns, the most important first. */
 static int reprieve(struct search *s)
 {
     bool *is_over = s->is_over;
@@ -290,7 +285,7 @@ static int enumerate(struct search *s, size_t n, uint32_t violations)
         cost = cost_of(s);
         rc = 0;
         if (cost.violations <= violations && cost.highest == highest &&
-            (!s->is_found || precedes(&cost, &s->best)))
+            (!s->is_found || gs_preempt_plan_is_cheaper(&cost, &s->best)))
             rc = fits(s);
         if (rc < 0)
             return rc;
@@ -438,8 +433,7 @@ static int by_importance(const void *a, const void *b, void *user)
         return x->priority < y->priority ? -1 : 1;
     if (x->start_us != y->start_us)
         return x->start_us > y->start_us ? -1 : 1;
-    /* the same on every replica */
-    return memcmp(x->uid.p, y->uid.p, x->uid.n < y->uid.n ? x->uid.n : y->uid.n);
+    return gs_str_cmp(x->uid, y->uid); /* the same on every replica */
 }
 
 static void find_devices(struct search *s)

@@ -6,6 +6,7 @@
 
 #include <yyjson.h>
 
+#include "control/extender.h"
 #include "control/pod.h"
 #include "control/preempt_internal.h"
 #include "kube/json.h"
@@ -13,8 +14,7 @@
 #include "model/ask.h"
 #include "model/json.h"
 
-#define BODY_MAX  ((size_t)1 << 30) /* the server's own limit is far below */
-#define NODES_MAX 32                /* looked at; the others are not candidates */
+#define NODES_MAX 32 /* looked at; the others are not candidates */
 
 struct verb {
     struct gs_preempt *p;
@@ -54,7 +54,7 @@ static bool names(yyjson_val *pods, struct gs_str uid)
 static int plan_without(struct verb *v, struct gs_str name, yyjson_val *pods,
                         struct gs_books_guests *guests, struct gs_preempt_plan *ret)
 {
-    const struct gs_preempt_question q = {&v->ask, v->seen.priority, gs_preempt_now_us(v->p)};
+    const struct gs_preempt_question q = {&v->ask, v->seen.priority, gs_loop_unix_us(v->p->loop)};
     struct gs_preempt_budgets budgets;
     struct gs_books_guest *guest;
     int rc = gs_books_guests(v->p->books, name, &v->round, guests);
@@ -135,19 +135,15 @@ static bool is_under_way(const struct gs_preempt *p, struct gs_str uid)
 
 static int read_pod(struct verb *v, yyjson_val *root, struct gs_err *err)
 {
-    struct gs_ask_flags flags = {v->p->opt.filter->device_policy, v->p->opt.filter->node_policy,
-                                 NULL};
+    const struct gs_ask_flags flags = {v->p->opt.filter->device_policy,
+                                       v->p->opt.filter->node_policy, NULL};
     yyjson_val *pod = yyjson_is_obj(root) ? gs_json_get(root, "Pod") : NULL;
     int rc = pod == NULL ? gs_err_set(err, -EINVAL, "preemption args missing pod")
                          : gs_kube_view_pod(pod, v->arena, &v->seen, err);
 
     if (rc == 0)
         rc = gs_control_pod(&v->seen, v->arena, &v->pod);
-    if (rc == 0)
-        rc = gs_books_quota(v->p->books, v->pod.ns, v->pod.uid, v->arena, &flags.quota);
-    return rc < 0 ? rc
-                  : gs_ask_read(&v->pod, gs_books_policies(v->p->books), &flags, v->arena, &v->ask,
-                                err);
+    return rc < 0 ? rc : gs_books_ask(v->p->books, &v->pod, &flags, v->arena, &v->ask, err);
 }
 
 static int answer(struct verb *v, yyjson_val *root, char **ret, size_t *ret_n, struct gs_err *err)
@@ -179,7 +175,7 @@ int gs_preempt_answer(struct gs_preempt *p, struct gs_str body, struct gs_arena 
 {
     struct verb v = {.p = p, .arena = arena};
     yyjson_doc *doc;
-    int rc = gs_kube_json_read(body, BODY_MAX, &doc, err);
+    int rc = gs_kube_json_read(body, GS_EXTENDER_BODY_MAX, &doc, err);
 
     if (rc < 0)
         return rc == -ENOMEM ? rc : -EINVAL;

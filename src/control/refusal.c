@@ -96,7 +96,7 @@ static int text_of(struct gs_refusals *r, const struct gs_reasons *reasons, stru
     gs_shortage_write_node(&key, &text);
     rc = gs_buf_check(&text);
     if (rc == 0)
-        *ret = gs_extender_reply_keep(r->reply, (struct gs_str){gs_buf_text(&text), text.n});
+        *ret = gs_extender_reply_keep(r->reply, gs_buf_str(&text));
     gs_buf_fini(&text);
     if (rc < 0 || ret->p == NULL)
         return -ENOMEM;

@@ -6,7 +6,6 @@
 
 #include <yyjson.h>
 
-#include "base/clock.h"
 #include "base/map.h"
 #include "control/nudge.h"
 #include "control/pod.h"
@@ -60,11 +59,6 @@ struct gs_retry {
     struct gs_loop_task go;
     struct gs_retry_stats stats;
 };
-
-static int64_t now_ms(const struct gs_retry *r)
-{
-    return (int64_t)(gs_loop_now_ns(r->loop) / GS_CLOCK_MS);
-}
 
 /* ---- who waits ---- */
 
@@ -258,7 +252,8 @@ struct question {
 
 static int read_question(const struct gs_retry *r, const struct wait *w, struct question *q)
 {
-    struct gs_ask_flags flags = {r->opt.filter->device_policy, r->opt.filter->node_policy, NULL};
+    const struct gs_ask_flags flags = {r->opt.filter->device_policy, r->opt.filter->node_policy,
+                                       NULL};
     struct gs_kube_pod seen;
     int rc;
 
@@ -270,9 +265,7 @@ static int read_question(const struct gs_retry *r, const struct wait *w, struct 
     if (rc == 0)
         rc = gs_control_pod(&seen, &q->arena, &q->pod);
     if (rc == 0)
-        rc = gs_books_quota(r->books, q->pod.ns, q->pod.uid, &q->arena, &flags.quota);
-    if (rc == 0)
-        rc = gs_ask_read(&q->pod, gs_books_policies(r->books), &flags, &q->arena, &q->ask, NULL);
+        rc = gs_books_ask(r->books, &q->pod, &flags, &q->arena, &q->ask, NULL);
     q->is_read = rc == 0;
     return rc;
 }
@@ -346,7 +339,7 @@ static void nudge(struct gs_retry *r, struct wait *w)
     unsigned doubles = w->n_unanswered < PAUSE_DOUBLES ? w->n_unanswered : PAUSE_DOUBLES;
 
     w->n_unanswered++;
-    w->nudged_ms = now_ms(r);
+    w->nudged_ms = gs_loop_now_ms(r->loop);
     w->not_before_ms = w->nudged_ms + ((int64_t)PAUSE_MS << doubles);
     r->n_nudges++;
     r->stats.nudged++;
@@ -363,7 +356,7 @@ static bool look_at(struct gs_retry *r, struct wait *w, size_t *budget)
     if (w->looked >= r->until && !w->has_quota_reason)
         return true;
     /* With room held for it, preemption watches over it. */
-    if (now_ms(r) < w->not_before_ms || gs_books_is_held(r->books, w->uid) ||
+    if (gs_loop_now_ms(r->loop) < w->not_before_ms || gs_books_is_held(r->books, w->uid) ||
         gs_books_holder(r->books, w->uid, &holder))
         return true;
     gs_books_lift(r->books, w->uid, w->priority);

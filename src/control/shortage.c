@@ -27,8 +27,7 @@ static const char *const meaning[GS_REASON_COUNT] = {
     [GS_REASON_NODE_UNFIT_POD] = "does not fit",
 };
 
-/* The reason that most cards gave; the earlier of the table where several did. */
-static enum gs_reason chief(const struct gs_reasons *r)
+enum gs_reason gs_shortage_chief(const struct gs_reasons *r)
 {
     enum gs_reason best = GS_REASON_NODE_UNFIT_POD;
     uint32_t most = 0;
@@ -66,7 +65,7 @@ static bool amounts(enum gs_reason reason, const struct gs_reasons *r, int32_t *
 void gs_shortage_add(struct gs_shortage *s, const struct gs_node *node,
                      const struct gs_reasons *reasons)
 {
-    enum gs_reason reason = chief(reasons);
+    enum gs_reason reason = gs_shortage_chief(reasons);
     int32_t need, left;
 
     s->nodes++;
@@ -124,7 +123,7 @@ void gs_shortage_write(const struct gs_shortage *s, struct gs_buf *buf)
 
 void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf)
 {
-    enum gs_reason reason = chief(reasons);
+    enum gs_reason reason = gs_shortage_chief(reasons);
     int32_t need, left;
 
     gs_reasons_write(reasons, buf);
@@ -141,7 +140,7 @@ void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf
 void gs_shortage_write_words(const struct gs_node *node, const struct gs_reasons *reasons,
                              struct gs_buf *buf)
 {
-    enum gs_reason reason = chief(reasons);
+    enum gs_reason reason = gs_shortage_chief(reasons);
     struct gs_shortage_line line = {.nodes = 1};
 
     if (!amounts(reason, reasons, &line.need, &line.free)) {
@@ -151,9 +150,4 @@ void gs_shortage_write_words(const struct gs_node *node, const struct gs_reasons
     if (reasons->best_device < node->n_dev)
         line.card = node->dev[reasons->best_device].id;
     write_amounts(&line, reason, buf);
-}
-
-enum gs_reason gs_shortage_chief(const struct gs_reasons *reasons)
-{
-    return chief(reasons);
 }

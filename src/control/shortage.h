@@ -31,5 +31,7 @@ void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf
 /** One node in words alone: "needs 8192 MiB, best card GPU-a has 6144 free". */
 void gs_shortage_write_words(const struct gs_node *node, const struct gs_reasons *reasons,
                              struct gs_buf *buf);
-/** The reason that counts: the one that most cards gave. */
+/** The reason that counts: the one that most cards gave, the earlier of the table where several
+ * did.
+ */
 enum gs_reason gs_shortage_chief(const struct gs_reasons *reasons);

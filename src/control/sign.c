@@ -13,8 +13,11 @@
 #include "model/grant.h"
 #include "net/secret.h"
 
-#define KEY_MAX 1024u
-#define DIGEST  32u
+#define KEYS_MAX 8u
+#define KEY_MIN  16u
+#define KEY_MAX  1024u
+#define DIGEST   32u
+#define HEX      (2 * DIGEST + 1)
 
 /* ---- what is signed ---- */
 
@@ -23,7 +26,8 @@ static bool is_placements(struct gs_str key)
     return gs_str_eq_c(key, GS_NAME_PLACEMENTS);
 }
 
-bool gs_sign_covers(struct gs_str key)
+/* May this annotation be part of what is signed? */
+static bool is_covered(struct gs_str key)
 {
     static const char suffix[] = "-allocated";
     size_t n = sizeof(suffix) - 1;
@@ -37,7 +41,7 @@ bool gs_sign_covers(struct gs_str key)
 static void put_netstring(struct gs_buf *buf, struct gs_str s)
 {
     gs_buf_addf(buf, "%zu:", s.n);
-    gs_buf_add(buf, s.p, s.n);
+    gs_buf_put(buf, s);
     gs_buf_adds(buf, ",");
 }
 
@@ -58,20 +62,19 @@ static int put_placements(struct gs_buf *buf, struct gs_str value, struct gs_are
     for (size_t i = 0; i < n; i++)
         mig[i].is_realised = false;
     gs_grant_mig_write(mig, n, &text);
-    put_netstring(buf, (struct gs_str){gs_buf_text(&text), text.n});
+    put_netstring(buf, gs_buf_str(&text));
     return gs_buf_check(&text);
 }
 
 static int by_key(const void *a, const void *b)
 {
-    const struct gs_str *x = &(*(const struct gs_pair *const *)a)->key;
-    const struct gs_str *y = &(*(const struct gs_pair *const *)b)->key;
-    int c = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
+    const struct gs_pair *const *x = a, *const *y = b;
 
-    return c != 0 ? c : (x->n > y->n) - (x->n < y->n);
+    return gs_str_cmp((*x)->key, (*y)->key);
 }
 
-int gs_sign_keys(const struct gs_pairs *annotations, struct gs_arena *arena, struct gs_buf *buf)
+/* Keys of those that are covered and not empty, ascending, with commas between. */
+static int list_keys(const struct gs_pairs *annotations, struct gs_arena *arena, struct gs_buf *buf)
 {
     const struct gs_pair **pair = GS_ARENA_ARRAY(arena, annotations->n, const struct gs_pair *);
     size_t n = 0;
@@ -79,45 +82,46 @@ int gs_sign_keys(const struct gs_pairs *annotations, struct gs_arena *arena, str
     if (pair == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < annotations->n; i++)
-        if (gs_sign_covers(annotations->at[i].key) && annotations->at[i].value.n > 0)
+        if (is_covered(annotations->at[i].key) && annotations->at[i].value.n > 0)
             pair[n++] = &annotations->at[i];
     if (n > 0)
         qsort(pair, n, sizeof(*pair), by_key);
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
             gs_buf_adds(buf, ",");
-        gs_buf_add(buf, pair[i]->key.p, pair[i]->key.n);
+        gs_buf_put(buf, pair[i]->key);
     }
     return gs_buf_check(buf);
 }
 
-int gs_sign_message(struct gs_str uid, struct gs_str node, const struct gs_pairs *annotations,
-                    struct gs_str keys, struct gs_arena *arena, struct gs_buf *buf)
+/* The bytes that are signed. -EINVAL: keys not covered, not ascending, or not there. */
+static int write_message(struct gs_str uid, struct gs_str node, const struct gs_pairs *annotations,
+                         struct gs_str keys, struct gs_arena *arena, struct gs_buf *buf)
 {
-    struct gs_pair last = {0}, pair;
+    struct gs_str last = {0}, key;
     int rc = 0;
 
     put_netstring(buf, GS_STR("gpuslice-grant"));
     put_netstring(buf, GS_STR("1"));
     put_netstring(buf, uid);
     put_netstring(buf, node);
-    while (rc == 0 && gs_str_cut(&keys, ',', &pair.key)) {
-        const struct gs_pair *a = &last, *b = &pair;
-        const struct gs_str *value = gs_pairs_find(annotations, pair.key);
+    while (rc == 0 && gs_str_cut(&keys, ',', &key)) {
+        const struct gs_str *value = gs_pairs_find(annotations, key);
 
-        if (!gs_sign_covers(pair.key) || value == NULL || (last.key.n > 0 && by_key(&a, &b) >= 0))
+        if (!is_covered(key) || value == NULL || gs_str_cmp(last, key) >= 0)
             return -EINVAL;
-        put_netstring(buf, pair.key);
-        if (is_placements(pair.key))
+        put_netstring(buf, key);
+        if (is_placements(key))
             rc = put_placements(buf, *value, arena);
         else
             put_netstring(buf, *value);
-        last = pair;
+        last = key;
     }
     return rc < 0 ? rc : gs_buf_check(buf);
 }
 
-int gs_sign_hmac(struct gs_str key, struct gs_str message, char hex[GS_SIGN_HEX])
+/* HMAC-SHA256 in hex. */
+static int hmac(struct gs_str key, struct gs_str message, char hex[HEX])
 {
     static const char digits[] = "0123456789abcdef";
     unsigned char digest[DIGEST];
@@ -128,7 +132,7 @@ int gs_sign_hmac(struct gs_str key, struct gs_str message, char hex[GS_SIGN_HEX]
         hex[2 * i] = digits[digest[i] >> 4];
         hex[2 * i + 1] = digits[digest[i] & 15];
     }
-    hex[GS_SIGN_HEX - 1] = '\0';
+    hex[HEX - 1] = '\0';
     return 0;
 }
 
@@ -139,7 +143,7 @@ struct gs_sign {
     bool takes_unsigned;
     struct gs_secret_stamp stamp;
     struct gs_buf text; /**< the file; keys are views of it */
-    struct gs_str key[GS_SIGN_KEYS];
+    struct gs_str key[KEYS_MAX];
     size_t n;
     struct gs_arena arena; /**< of one check */
 };
@@ -153,8 +157,7 @@ static struct gs_str trim(struct gs_str s)
     return s;
 }
 
-static int split(struct gs_str text, struct gs_str key[GS_SIGN_KEYS], size_t *ret_n,
-                 struct gs_err *err)
+static int split(struct gs_str text, struct gs_str key[KEYS_MAX], size_t *ret_n, struct gs_err *err)
 {
     struct gs_str line;
     size_t n = 0;
@@ -163,11 +166,10 @@ static int split(struct gs_str text, struct gs_str key[GS_SIGN_KEYS], size_t *re
         line = trim(line);
         if (line.n == 0)
             continue;
-        if (n == GS_SIGN_KEYS)
-            return gs_err_set(err, -E2BIG, "more than %u keys", GS_SIGN_KEYS);
-        if (line.n < GS_SIGN_KEY_MIN || line.n > KEY_MAX)
-            return gs_err_set(err, -EINVAL, "key %zu: not %u to %u bytes", n + 1, GS_SIGN_KEY_MIN,
-                              KEY_MAX);
+        if (n == KEYS_MAX)
+            return gs_err_set(err, -E2BIG, "more than %u keys", KEYS_MAX);
+        if (line.n < KEY_MIN || line.n > KEY_MAX)
+            return gs_err_set(err, -EINVAL, "key %zu: not %u to %u bytes", n + 1, KEY_MIN, KEY_MAX);
         key[n++] = line;
     }
     if (n == 0)
@@ -179,14 +181,14 @@ static int split(struct gs_str text, struct gs_str key[GS_SIGN_KEYS], size_t *re
 static int read_keys(struct gs_sign *sign, struct gs_err *err)
 {
     struct gs_secret_stamp stamp;
-    struct gs_str key[GS_SIGN_KEYS];
+    struct gs_str key[KEYS_MAX];
     struct gs_buf text = {0};
     size_t n = 0;
     int rc = gs_secret_read(sign->path, &text, &stamp);
 
     if (rc < 0)
         return gs_err_set(err, rc, "%s: %s", sign->path, strerror(-rc));
-    rc = split((struct gs_str){gs_buf_text(&text), text.n}, key, &n, err);
+    rc = split(gs_buf_str(&text), key, &n, err);
     if (rc < 0) {
         gs_secret_wipe(&text);
         return gs_err_wrap(err, rc, "%s", sign->path);
@@ -249,15 +251,14 @@ int gs_sign_seal(struct gs_sign *sign, struct gs_str uid, struct gs_str node,
                  struct gs_arena *arena, struct gs_pairs *annotations)
 {
     GS_CLEANUP(gs_buf_fini) struct gs_buf message = {0}, keys = {0};
-    char hex[GS_SIGN_HEX];
-    int rc = gs_sign_keys(annotations, arena, &keys);
+    char hex[HEX];
+    int rc = list_keys(annotations, arena, &keys);
 
     if (rc < 0 || keys.n == 0)
         return rc;
-    rc = gs_sign_message(uid, node, annotations, (struct gs_str){gs_buf_text(&keys), keys.n}, arena,
-                         &message);
+    rc = write_message(uid, node, annotations, gs_buf_str(&keys), arena, &message);
     if (rc == 0)
-        rc = gs_sign_hmac(sign->key[0], (struct gs_str){gs_buf_text(&message), message.n}, hex);
+        rc = hmac(sign->key[0], gs_buf_str(&message), hex);
     if (rc < 0)
         return rc;
     return gs_pairs_set(annotations, arena, GS_STR(GS_NAME_SIGNATURE),
@@ -268,7 +269,7 @@ int gs_sign_seal(struct gs_sign *sign, struct gs_str uid, struct gs_str node,
 static bool parse(struct gs_str text, struct gs_str *ret_hex, struct gs_str *ret_keys)
 {
     if (!gs_str_skip(&text, GS_STR("1:")) || !gs_str_cut(&text, ':', ret_hex) ||
-        ret_hex->n != GS_SIGN_HEX - 1)
+        ret_hex->n != HEX - 1)
         return false;
     *ret_keys = text;
     return text.n > 0;
@@ -281,19 +282,18 @@ bool gs_sign_trusts(struct gs_sign *sign, const struct gs_kube_pod *pod)
         gs_kube_pairs_find(&pod->meta.annotations, GS_STR(GS_NAME_SIGNATURE));
     struct gs_pairs annotations;
     struct gs_str theirs, keys;
-    char hex[GS_SIGN_HEX];
+    char hex[HEX];
 
     if (signature == NULL)
         return sign->takes_unsigned;
     gs_arena_reset(&sign->arena);
     if (!parse(*signature, &theirs, &keys) ||
         gs_control_pairs(&pod->meta.annotations, &sign->arena, &annotations) < 0 ||
-        gs_sign_message(pod->meta.uid, pod->node_name, &annotations, keys, &sign->arena, &message) <
+        write_message(pod->meta.uid, pod->node_name, &annotations, keys, &sign->arena, &message) <
             0)
         return false;
     for (size_t i = 0; i < sign->n; i++)
-        if (gs_sign_hmac(sign->key[i], (struct gs_str){gs_buf_text(&message), message.n}, hex) ==
-                0 &&
+        if (hmac(sign->key[i], gs_buf_str(&message), hex) == 0 &&
             gnutls_memcmp(hex, theirs.p, theirs.n) == 0)
             return true;
     return false;

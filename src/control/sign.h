@@ -8,35 +8,17 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
-#include "base/buf.h"
 #include "base/err.h"
 #include "core/cleanup.h"
 #include "core/str.h"
 #include "kube/view.h"
 #include "model/pod.h"
 
-#define GS_SIGN_KEY_MIN 16u
-#define GS_SIGN_KEYS    8u
-
-/** May this annotation be part of what is signed? */
-bool gs_sign_covers(struct gs_str key);
-/** Keys of those that are covered and not empty, ascending, with commas between. 0 or -ENOMEM. */
-GS_WUR int gs_sign_keys(const struct gs_pairs *annotations, struct gs_arena *arena,
-                        struct gs_buf *buf);
-/** The bytes that are signed: of the pod, its node, and these annotations.
- *  Returns  0; -EINVAL keys not covered, not ascending, or not there; -ENOMEM. */
-GS_WUR int gs_sign_message(struct gs_str uid, struct gs_str node,
-                           const struct gs_pairs *annotations, struct gs_str keys,
-                           struct gs_arena *arena, struct gs_buf *buf);
-/** HMAC-SHA256 in hex. 0; -EIO. */
-#define GS_SIGN_HEX 65
-GS_WUR int gs_sign_hmac(struct gs_str key, struct gs_str message, char hex[GS_SIGN_HEX]);
-
 struct gs_sign;
 
-/** Keys from a file: one a line, the first signs, all are believed (so that a new one can be
- *  brought in: add it as the second everywhere, make it the first, drop the old one when no pod is
- *  left that was signed by it).
+/** Keys from a file: one a line, of 16 to 1024 bytes, at most 8; the first signs, all are believed
+ * (so that a new one can be brought in: add it as the second everywhere, make it the first, drop
+ * the old one when no pod is left that was signed by it).
  *  @takes_unsigned  believe grants without a signature (HAMi's scheduler writes such).
  *  Returns  0; -EINVAL no key, or a short one; -E2BIG; -ENOMEM; of open and read. */
 GS_WUR int gs_sign_new(const char *path, bool takes_unsigned, struct gs_sign **ret,
