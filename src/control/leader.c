@@ -74,6 +74,12 @@ static void on_lease(void *arg, const struct gs_kube_lease_state *state)
     l->transitions = state->transitions;
 }
 
+static void on_trouble(void *arg, const struct gs_err *why, uint32_t wait_ms)
+{
+    (void)arg;
+    GS_LOG_WARN("lease not seen, trying again", GS_LOG_ERR(why), GS_LOG_UINT("wait_ms", wait_ms));
+}
+
 int gs_leader_new(struct gs_kube_client *client, const struct gs_leader_opt *opt,
                   struct gs_leader **ret, struct gs_err *err)
 {
@@ -90,9 +96,11 @@ int gs_leader_new(struct gs_kube_client *client, const struct gs_leader_opt *opt
     else if (opt->lease_name.n == 0)
         begin(l);
     else
-        rc = gs_kube_lease_new(
-            client, &(struct gs_kube_lease_opt){.ns = opt->lease_ns, .name = opt->lease_name},
-            on_lease, l, &l->lease, err);
+        rc = gs_kube_lease_new(client,
+                               &(struct gs_kube_lease_opt){.ns = opt->lease_ns,
+                                                           .name = opt->lease_name,
+                                                           .trouble = on_trouble},
+                               on_lease, l, &l->lease, err);
     if (rc < 0) {
         gs_leader_free(l);
         return rc;

@@ -34,6 +34,7 @@ struct gs_kube_lease {
     struct gs_loop *loop;
     gs_kube_lease_fn *fn;
     void *arg;
+    void (*trouble)(void *arg, const struct gs_err *why, uint32_t wait_ms);
     struct gs_buf ns, name, identity;
     uint32_t duration_s, renew_s, retry_s;
 
@@ -245,10 +246,21 @@ static void on_tick(void *user)
         (void)send(l, WRITE_TAKE); /* as above */
 }
 
+static void on_trouble(void *arg, const struct gs_err *why, uint32_t wait_ms)
+{
+    struct gs_kube_lease *l = arg;
+
+    if (l->trouble != NULL)
+        l->trouble(l->arg, why, wait_ms);
+}
+
 static int start(struct gs_kube_lease *l, struct gs_err *err)
 {
-    static const struct gs_kube_watch_fns fns = {
-        .added = on_object, .modified = on_object, .deleted = on_gone, .synced = on_synced};
+    static const struct gs_kube_watch_fns fns = {.added = on_object,
+                                                 .modified = on_object,
+                                                 .deleted = on_gone,
+                                                 .synced = on_synced,
+                                                 .trouble = on_trouble};
     char select[SELECT_MAX];
     struct gs_str_out out;
     struct gs_kube_watch_opt opt = {
@@ -285,6 +297,7 @@ int gs_kube_lease_new(struct gs_kube_client *client, const struct gs_kube_lease_
     l->loop = gs_kube_client_loop(client);
     l->fn = fn;
     l->arg = arg;
+    l->trouble = opt->trouble;
     l->duration_s = opt->duration_s ? opt->duration_s : DURATION_S;
     l->renew_s = opt->renew_s ? opt->renew_s : RENEW_S;
     l->retry_s = opt->retry_s ? opt->retry_s : RETRY_S;

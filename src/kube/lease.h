@@ -40,6 +40,8 @@ struct gs_kube_lease_opt {
     uint32_t duration_s;    /**< 0: 15 */
     uint32_t renew_s;       /**< give up leading where no renewal succeeded for so long; 0: 10 */
     uint32_t retry_s;       /**< between tries; 0: 2 */
+    /** It could not be looked at, and that is tried again in wait_ms. May be NULL. */
+    void (*trouble)(void *arg, const struct gs_err *why, uint32_t wait_ms);
 };
 
 /** Watch the lease, and with an identity hold it whenever it is free.
