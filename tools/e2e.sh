@@ -14,7 +14,7 @@ done
 [ "${1:-}" != -- ] || shift
 [ ${#suites[@]} -gt 0 ] || suites=(tests/e2e)
 tools/cluster.sh build
-tools/build.sh release
+GS_WITH_TESTS=1 tools/build.sh release # kube_client drives a test program
 export GS_STAGE="$PWD/build/stage"
 reports="$PWD/build/reports"
 mkdir -p "$reports"

@@ -1,6 +1,7 @@
 """The chart on a real API server: objects, certificates, rights, and what pods meet there."""
 
 import base64
+import json
 import os
 import pathlib
 import subprocess
@@ -88,8 +89,8 @@ def test_without_extender_no_slice_is_placed(dead_daemon, api, make_nodes, make_
     """ignorable: false. Plain pods go on, through the webhook's absence too."""
     make_nodes(1, cards=1, vendor="nvidia")
     pod = make_pod({"nvidia.com/gpu": 1}, scheduler=dead_daemon.scheduler_name)
-    why = api.wait(objects.path_of(pod), objects.failed_scheduling)
-    assert "connection refused" in why
+    # before it has heard of the node kube-scheduler says that there is none
+    api.wait(objects.path_of(pod), lambda p: "connection refused" in objects.failed_scheduling(p), 30, "refused")
     plain = make_pod({"cpu": "1"})
     assert plain["spec"]["schedulerName"] == "default-scheduler"
     wait_bound(plain)
@@ -108,10 +109,9 @@ def test_strict_webhook_never_blocks_the_system(install_chart, api, make_namespa
 
 
 def test_daemon_has_these_rights_and_no_more(install_chart, cluster, api):
-    """Asked of the API server's authorizer, verb by verb."""
-    release = install_chart(values={"scheduler": {"kubeScheduler": {"enabled": False}}})
-    kubeconfig = cluster.service_account(release.namespace, f"{release.name}-scheduler")
-    user = cluster.api(kubeconfig.stem)
+    """Asked of the API server's authorizer, verb by verb. The kube-scheduler in the same pod has its own account."""
+    release = install_chart(replicas=2)
+    user = cluster.api(release.kubeconfig.stem)
     review = user.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": release.namespace}})
@@ -125,12 +125,13 @@ def test_daemon_has_these_rights_and_no_more(install_chart, cluster, api):
         "nodes": "get list watch patch", "pods": "get list watch patch", "pods/binding": "create",
         "pods/eviction": "create", "pods/status": "patch", "poddisruptionbudgets": "list watch",
         "resourcequotas": "list watch", "events": "create patch"}
-    assert rights == {(r, v, "") for r, verbs in expected.items() for v in verbs.split()}
+    lease = {("leases", verb, release.scheduler_name) for verb in ("list", "watch")}
+    assert rights == {(r, v, "") for r, verbs in expected.items() for v in verbs.split()} | lease
 
 
 def test_lease_rights_are_of_one_lease(install_chart, cluster):
     release = install_chart(replicas=2)
-    user = cluster.api(cluster.service_account(release.namespace, f"{release.name}-scheduler").stem)
+    user = cluster.api(release.kube_kubeconfig.stem)
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{release.namespace}/leases"
     body = {"metadata": {"name": release.scheduler_name}, "spec": {"holderIdentity": "me"}}
     made = user.post(leases, body)
@@ -141,6 +142,25 @@ def test_lease_rights_are_of_one_lease(install_chart, cluster):
         with pytest.raises(Refused) as refused:
             verb()
         assert refused.value.status == 403
+
+
+def test_kube_scheduler_has_an_account_of_its_own(install_chart, cluster, api, controllers, make_pod):
+    """Its token comes to its container by a Secret that the cluster fills in; it writes no grants, and the daemon's
+    token is not in reach of it."""
+    release = install_chart()
+    path = f"/api/v1/namespaces/{release.namespace}/secrets/{release.name}-scheduler-kube-token"
+    api.wait(path, lambda s: s and {"token", "ca.crt", "namespace"} <= set(s.get("data", {})), 60, "token filled in")
+    token = base64.b64decode(api.get(path)["data"]["token"]).decode()
+    user = cluster.api(cluster.write_kubeconfig("by-secret", {"token": token}).stem)
+    me = user.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})["status"]["userInfo"]["username"]
+    assert me == f"system:serviceaccount:{release.namespace}:{release.name}-scheduler-kube"
+    assert me not in json.dumps(api.get(
+        f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{release.name}-grants"))
+    assert release.pod_spec["automountServiceAccountToken"] is False
+    for container in release.pod_spec["containers"]:
+        (volume,) = [m["name"] for m in container["volumeMounts"] if m["mountPath"] == daemon.TOKEN]
+        assert volume == ("kube-token" if container["name"] == "kube-scheduler" else "token")
 
 
 def test_upgrade_keeps_keys(install_chart, api):
@@ -220,7 +240,7 @@ def test_install_over_a_running_hami(hami, install_chart, cluster, api, make_pod
     writers = policy["spec"]["matchConditions"][0]["expression"]
     for account in ("hami-scheduler", "hami-device-plugin"):
         assert f'"system:serviceaccount:{hami}:{account}"' in writers
-    user = cluster.api(cluster.service_account(release.namespace, f"{release.name}-scheduler").stem)
+    user = cluster.api(release.kube_kubeconfig.stem)
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{hami}/leases"
     user.post(lease, {"metadata": {"name": release.scheduler_name}, "spec": {}})
     assert user.get(f"{lease}/{release.scheduler_name}")

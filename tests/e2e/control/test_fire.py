@@ -1,12 +1,9 @@
 """Random steps on a real API server and kube-scheduler: no card is over-granted at any time, and after each pause the
 books are the sum of what live pods were given."""
 
-import json
 import os
 import random
 import signal
-import ssl
-import urllib.request
 import uuid
 
 from kit import agent, cards, objects, procs
@@ -41,20 +38,14 @@ class Fire:
         if pod := self.one(cards.is_live):
             agent.set_phase(self.api, pod, self.random.choice(["Succeeded", "Failed", "Running"]))
 
-    def post(self, verb, body):
-        request = urllib.request.Request(f"{self.release.url}/{verb}", json.dumps(body).encode(),
-                                         {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=60) as reply:
-            return json.load(reply)
-
     def promise(self):
         """A filter that no bind follows, or a bind that must fail: the pod does not exist."""
         name, uid = f"ghost{self.n}", str(uuid.UUID(int=self.random.getrandbits(128)))
         body = objects.pod(name, {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000})
         body["metadata"].update(uid=uid, namespace="default")
-        found = self.post("filter", {"Pod": body, "NodeNames": self.nodes})
+        found = self.release.call("filter", {"Pod": body, "NodeNames": self.nodes})
         if found["NodeNames"] and self.random.random() < 0.5:
-            answer = self.post("bind", {"PodName": name, "PodNamespace": "default", "PodUID": uid,
+            answer = self.release.call("bind", {"PodName": name, "PodNamespace": "default", "PodUID": uid,
                                         "Node": found["NodeNames"][0]})
             assert answer["Error"]
 

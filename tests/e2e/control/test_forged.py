@@ -1,9 +1,5 @@
 """Grants that nobody gave, and binds that nobody asked for."""
 
-import json
-import ssl
-import urllib.request
-
 from kit import cards, objects, procs
 
 OPEN = {"admissionPolicy": {"enabled": False}}  # as a cluster before 1.30: only the signature is left
@@ -12,11 +8,7 @@ SIGNATURE = "gpuslice.io/grant-signature"
 
 
 def bind(release, pod_name, namespace, uid, node) -> str:
-    body = {"PodName": pod_name, "PodNamespace": namespace, "PodUID": uid, "Node": node}
-    request = urllib.request.Request(release.url + "/bind", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=30) as reply:
-        return json.load(reply)["Error"]
+    return release.call("bind", {"PodName": pod_name, "PodNamespace": namespace, "PodUID": uid, "Node": node})["Error"]
 
 
 def test_forged_grants_count_for_nothing(scheduler_daemon, make_nodes, make_pod, wait_bound, api, namespace):

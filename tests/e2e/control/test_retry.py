@@ -1,8 +1,6 @@
 """A pod that was refused for lack of room is tried again soon after room appears."""
 
-import json
 import time
-import urllib.request
 
 from kit import daemon, objects, procs
 
@@ -28,24 +26,13 @@ def test_room_appears(scheduler_daemon, make_nodes, make_pod, wait_bound, api, r
     assert took < 5
 
 
-def promise(release, node: str, uid: str) -> bool:
-    """Have the card decided for a pod that never binds."""
-    limits = {**{k: str(v) for k, v in WHOLE.items()}}
-    pod = {"metadata": {"namespace": "default", "name": uid, "uid": uid},
-           "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]}}
-    request = urllib.request.Request(release.url + "/filter", json.dumps({"Pod": pod, "NodeNames": [node]}).encode(),
-                                     {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, context=release.tls(), timeout=10) as reply:
-        return json.load(reply)["NodeNames"] == [node]
-
-
 def test_room_of_which_no_object_tells(scheduler_daemon, make_nodes, make_pod, wait_bound, api, record_property):
     """A promise ends by its lease: kube-scheduler, whose back-off is long here, hears of it by the pod itself."""
     lease = 6
     release = scheduler_daemon(values={"scheduler": {"kubeScheduler": {"podMaxBackoffSeconds": 60}}},
                                argv0=[daemon.program(), f"--reservation-lease={lease}s"])
     (node,) = make_nodes(1, cards=1, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
-    procs.until(lambda: promise(release, node, "ghost"), 10, "the card is promised")
+    procs.until(lambda: release.filter(objects.pod("ghost", WHOLE), [node])["NodeNames"] == [node], 10, "the card is promised")
     begin = time.monotonic()
     pod = make_pod(WHOLE, scheduler=release.scheduler_name)
     api.wait(objects.path_of(pod), objects.failed_scheduling, 30, "refused")

@@ -1,8 +1,7 @@
-"""The daemon's rights, taken away one verb at a time: each is used, and what is missing is said in words.
+"""The chart's rights, taken away one verb at a time: each is used, and what is missing is said in words.
 
-That it works with exactly the chart's verbs is what every other test here shows: the daemon runs as the chart's account.
-Not here: `patch` of pods is for API servers before 1.35, which drop a Binding's labels, and for nudging a pod that
-kube-scheduler overlooked; neither can be brought about on this one at will."""
+That both programs work with exactly the chart's verbs is what every other test here shows: the daemon and the
+kube-scheduler beside it run as the chart's two accounts."""
 
 import contextlib
 import datetime
@@ -12,7 +11,16 @@ import pytest
 from kit import agent, daemon, objects, procs
 from prometheus_client.parser import text_string_to_metric_families
 
-READS = [(r, v) for r in ("nodes", "pods", "resourcequotas", "poddisruptionbudgets") for v in ("list", "watch")]
+READS = [(r, v) for r in ("nodes", "pods", "resourcequotas", "poddisruptionbudgets", "leases")
+         for v in ("list", "watch")]
+BINDING = [("pods/binding", "create"), ("nodes", "patch")]
+LOCKED = [("nodes", "get"), ("pods", "get")]
+NUDGE = ("pods", "patch")
+EVENTS = [("events", "create"), ("events", "patch")]
+PREEMPTION = [("pods/eviction", "create", "eviction refused"), ("pods/status", "patch", "nominated node not written")]
+KUBE_LEASE = [("leases", "get"), ("leases", "update")]
+LEASE = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
+RBAC = "/apis/rbac.authorization.k8s.io/v1/"
 PRESTART = {"gpuslice.io/identity": "prestart"}
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _serial = itertools.count(1)
@@ -21,65 +29,79 @@ _serial = itertools.count(1)
 @pytest.fixture(scope="module")
 def release(cluster, api):
     home = objects.create_namespace(api, "rights-system")
-    made = daemon.Release(cluster, cluster.folder, home, "rights", {"scheduler": {"nodeLockRetryTimeout": "2s"}})
-    made.install()
-    # kube-scheduler shares the account with roles of its own, which would hide what the daemon lacks.
-    for role in ("kube", "volume"):
-        api.delete(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{made.name}-scheduler-{role}")
-    made.start_daemon()
-    account, made.kubeconfig = made.kubeconfig, cluster.kubeconfig()
-    made.start_kube_scheduler()
-    made.kubeconfig = account
+    made = daemon.Release(cluster, cluster.folder, home, "rights", lease=LEASE, values={
+        "scheduler": {"nodeLockRetryTimeout": "2s", "leaderElect": True,
+                      "extender": {"extraArgs": ["--reservation-lease=5s"]}}})
+    made.install().start()
     yield made
     made.remove()
 
 
+def role_path(release, resource, of_kube: bool = False) -> str:
+    """Of the role that has the rights to a resource."""
+    name = f"{release.name}-scheduler{'-kube' if of_kube else ''}"
+    return RBAC + (f"namespaces/{release.namespace}/roles/{name}" if resource == "leases" else f"clusterroles/{name}")
+
+
+def rights_in(role) -> list:
+    return [(r, v) for rule in role["rules"] for r in rule["resources"] for v in rule["verbs"]]
+
+
+def test_each_right_is_taken_away_below(release, api):
+    """No verb of the chart is without its test; system:kube-scheduler is the cluster's own."""
+    given = [right for resource in ("nodes", "leases") for right in rights_in(api.get(role_path(release, resource)))]
+    assert sorted(given) == sorted([*READS, *BINDING, *LOCKED, NUDGE, *EVENTS, *(p[:2] for p in PREEMPTION)])
+    assert sorted(rights_in(api.get(role_path(release, "leases", True)))) == sorted(KUBE_LEASE)
+
+
+GROUPS = {"poddisruptionbudgets": "policy", "leases": "coordination.k8s.io"}
+
+
+def is_allowed(user, release, resource, verb) -> bool:
+    name, _, sub = resource.partition("/")
+    asked = {"resource": name, "subresource": sub, "verb": verb, "group": GROUPS.get(name, "")}
+    if name == "leases":
+        asked |= {"namespace": release.namespace, "name": release.scheduler_name}
+    answer = user.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked}})
+    return answer["status"]["allowed"]
+
+
 @pytest.fixture
 def without(release, cluster, api):
-    """without(resource, verb): a context in which the daemon lacks that right."""
-    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{release.name}-scheduler"
-    user = cluster.api(release.kubeconfig.stem)
-
-    def allowed(resource, verb):
-        name, _, sub = resource.partition("/")
-        group = "policy" if name == "poddisruptionbudgets" else ""
-        answer = user.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {"resource": name, "subresource": sub, "verb": verb, "group": group}}})
-        return answer["status"]["allowed"]
-
-    def put(rules):
-        role = api.get(path)
-        api.put(path, {**role, "rules": rules})
+    """without(resource, verb): a context in which the daemon (or, of_kube, the kube-scheduler) lacks that right."""
 
     @contextlib.contextmanager
-    def lacking(resource, verb):
+    def lacking(resource, verb, of_kube: bool = False):
+        user = cluster.api((release.kube_kubeconfig if of_kube else release.kubeconfig).stem)
+        path = role_path(release, resource, of_kube)
         rules = api.get(path)["rules"]
         fewer = [{**r, "verbs": [v for v in r["verbs"] if v != verb or resource not in r["resources"]]} for r in rules]
         assert fewer != rules
-        put([r for r in fewer if r["verbs"]])
+        api.put(path, {**api.get(path), "rules": [r for r in fewer if r["verbs"]]})
         try:
-            procs.until(lambda: not allowed(resource, verb), 10, "the right is gone")
+            procs.until(lambda: not is_allowed(user, release, resource, verb), 10, "the right is gone")
             yield
         finally:
-            put(rules)
-            procs.until(lambda: allowed(resource, verb), 10, "the right is back")
+            api.put(path, {**api.get(path), "rules": rules})
+            procs.until(lambda: is_allowed(user, release, resource, verb), 10, "the right is back")
 
     return lacking
 
 
 class Log:
-    """What the daemon has logged since."""
+    """What the daemon (or another process) has logged since."""
 
-    def __init__(self, release):
-        self.path = release.daemon.log
+    def __init__(self, release, process=None):
+        self.path = (process or release.daemon).log
         self.start = self.path.stat().st_size
 
     def says(self, *words, timeout: float = 20):
         def look():
             lines = self.path.read_bytes()[self.start:].decode().splitlines()
             return [line for line in lines if all(w in line for w in words)]
-        return procs.until(look, timeout, f"the daemon says {words}")
+        return procs.until(look, timeout, f"{self.path.stem} says {words}")
 
 
 def failed_events(release) -> float:
@@ -101,13 +123,13 @@ def test_reading(release, without, resource, verb):
         log = Log(release)
         release.start_daemon(wait=False)
         log.says("forbidden", f"cannot {verb} resource", resource)
-        if verb == "list" and resource != "poddisruptionbudgets":
+        if verb == "list" and resource not in ("poddisruptionbudgets", "leases"):
             assert not release.is_ready()
     # and by itself it is well again
     release.daemon.wait_ready(release.is_ready)
 
 
-@pytest.mark.parametrize("resource,verb", [("pods/binding", "create"), ("nodes", "patch"), ("nodes", "get")])
+@pytest.mark.parametrize("resource,verb", BINDING)
 def test_binding(release, without, api, make_nodes, make_pod, wait_bound, resource, verb):
     make_nodes(1, cards=1, vendor="nvidia")  # of a plugin that needs the lock
     with without(resource, verb):
@@ -116,19 +138,45 @@ def test_binding(release, without, api, make_nodes, make_pod, wait_bound, resour
     wait_bound(pod)
 
 
-def test_looking_for_the_owner_of_a_lock(release, without, api, make_nodes, make_pod, wait_bound):
+@pytest.mark.parametrize("resource,verb", LOCKED)
+def test_a_lock_of_somebody_else(release, without, api, make_nodes, make_pod, wait_bound, resource, verb):
+    """The node is read again, and its lock's owner is looked for: there is none."""
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     make_nodes(1, cards=1, vendor="nvidia", annotations={"hami.io/mutex.lock": f"{now},default,ghost"})
-    with without("pods", "get"):
+    with without(resource, verb):
         pod = make_pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 100})
-        binding_failed(api, pod, "forbidden", "cannot get resource")
+        binding_failed(api, pod, "forbidden", f"cannot {verb} resource")
     wait_bound(pod)
 
 
-@pytest.mark.parametrize("verb", ["create", "patch"])
-def test_events(release, without, api, make_nodes, make_pod, verb):
+def test_room_of_which_no_object_tells(release, without, api, make_nodes, make_pod, wait_bound):
+    """A promise that nobody came for ends: the pod that waits is told by a patch of it."""
+    (node,) = make_nodes(1, cards=1, vendor="nvidia", annotations=PRESTART)
+    whole = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 40000}
+    with without(*NUDGE):
+        log = Log(release)
+        procs.until(lambda: release.filter(objects.pod("ghost", whole), [node])["NodeNames"] == [node], 10, "promised")
+        pod = make_pod(whole)
+        log.says("pod not nudged", "cannot patch resource", timeout=30)
+    wait_bound(pod, 60)
+
+
+@pytest.mark.parametrize("resource,verb", KUBE_LEASE)
+def test_holding_the_lease(release, without, make_nodes, make_pod, wait_bound, resource, verb):
+    release.kube_scheduler.stop()
+    with without(resource, verb, of_kube=True):
+        release.start_kube_scheduler(wait=False)
+        Log(release, release.kube_scheduler).says("forbidden", f"cannot {verb} resource", resource)
+        release.kube_scheduler.stop()
+    release.start_kube_scheduler()
+    make_nodes(1, cards=1, vendor="nvidia", annotations=PRESTART)
+    wait_bound(make_pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 100}))
+
+
+@pytest.mark.parametrize("resource,verb", EVENTS)
+def test_events(release, without, api, make_nodes, make_pod, resource, verb):
     make_nodes(1, cards=1, vendor="nvidia")
-    with without("events", verb):
+    with without(resource, verb):
         before = failed_events(release)
         make_pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 90000})
         # a second refusal is counted up on the first one's event: nodes come, so that it is tried again
@@ -136,8 +184,7 @@ def test_events(release, without, api, make_nodes, make_pod, verb):
                     "an event is refused")
 
 
-@pytest.mark.parametrize("resource,verb,words", [
-    ("pods/eviction", "create", "eviction refused"), ("pods/status", "patch", "nominated node not written")])
+@pytest.mark.parametrize("resource,verb,words", PREEMPTION)
 def test_preemption(release, without, api, make_nodes, make_pod, wait_bound, resource, verb, words):
     (node,) = make_nodes(1, cards=1, vendor="nvidia", annotations=PRESTART)
     names = {}

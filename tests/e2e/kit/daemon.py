@@ -3,6 +3,7 @@ files and ServiceAccount are used for processes on this machine; beside each a r
 configuration."""
 
 import base64
+import json
 import os
 import pathlib
 import signal
@@ -11,9 +12,11 @@ import urllib.request
 
 import yaml
 
-from kit import helm, procs
+from kit import helm, objects, procs
 from kit.cluster import ROOT, Cluster, https_ok
 from kit.service import Service
+
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def program() -> pathlib.Path:
@@ -54,8 +57,8 @@ class Replica:
         self.kube_scheduler = procs.Process(self.release.folder, f"{self.name}-kube-scheduler", self.on_host([
             self.release.cluster.bin / "kube-scheduler", f"--config={config}", "--bind-address=127.0.0.1",
             f"--secure-port={self.kube_port}",
-            f"--authentication-kubeconfig={self.release.kubeconfig}",
-            f"--authorization-kubeconfig={self.release.kubeconfig}"])).start()
+            f"--authentication-kubeconfig={self.release.kube_kubeconfig}",
+            f"--authorization-kubeconfig={self.release.kube_kubeconfig}"])).start()
         if wait:
             self.kube_scheduler.wait_ready(lambda: https_ok(self.kube_port, "/healthz"))
 
@@ -87,6 +90,18 @@ class Replica:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as reply:
             return reply.read().decode()
 
+    def call(self, verb: str, body: dict) -> dict:
+        """As kube-scheduler calls the extender, from this machine."""
+        request = urllib.request.Request(f"{self.url}/{verb}", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, context=self.tls(), timeout=60) as reply:
+            return json.load(reply)
+
+    def filter(self, pod: dict, nodes: list[str]) -> dict:
+        """Have a card decided for a pod that need not exist."""
+        meta = {"namespace": "default", "uid": pod["metadata"]["name"], **pod["metadata"]}
+        return self.call("filter", {"Pod": {**pod, "metadata": meta}, "NodeNames": nodes})
+
     def tls(self) -> ssl.SSLContext:
         """Trusts what the chart's webhook configuration tells the API server to trust."""
         return ssl.create_default_context(cadata=self.release.ca)
@@ -103,18 +118,21 @@ class Release:
         self.argv0, self.lease = argv0 or [program()], lease or {}
         self.api = cluster.api()
         self.replicas = [Replica(self, i) for i in range(replicas)]
-        self.service = Service([r.port for r in self.replicas])
+        # Of one replica the API server calls the port itself: nothing stands between.
+        self.service = Service([r.port for r in self.replicas]) if replicas > 1 else None
         self.values = merged({
             "fullnameOverride": name, "schedulerName": f"{name}-scheduler",
             "scheduler": {"leaderElect": replicas > 1, "replicas": replicas, "admissionWebhook": {"customURL": {
-                "enabled": True, "host": "127.0.0.1", "port": self.service.port}}}}, values or {})
+                "enabled": True, "host": "127.0.0.1",
+                "port": self.service.port if self.service else self.replicas[0].port}}}}, values or {})
 
     @property
     def scheduler_name(self) -> str:
         return self.values["schedulerName"]
 
     def install(self) -> "Release":
-        self.service.start()
+        if self.service:
+            self.service.start()
         self.notes = helm.install(self.folder, self.cluster.kubeconfig(), self.name, self.namespace, self.values)
         self.read()
         return self
@@ -127,20 +145,32 @@ class Release:
         self.read()
 
     def read(self) -> None:
-        """Take files, command line and account from the API server, as a kubelet would."""
+        """Take files, command line and accounts from the API server, as a kubelet would. `kubeconfig` is the
+        daemon's, `kube_kubeconfig` that of the kube-scheduler beside it."""
         path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.name}-scheduler"
         self.pod_spec = self.api.get(path)["spec"]["template"]["spec"]
         self.kubeconfig = self.cluster.service_account(self.namespace, self.pod_spec["serviceAccountName"])
+        self.kube_kubeconfig = None
         self.mounts = {}
         by_name = {c["name"]: c for c in self.pod_spec["containers"]}
         self.container = by_name["gpuslice-scheduler"]
         for container in by_name.values():
             for mount in container["volumeMounts"]:
                 volume = next(v for v in self.pod_spec["volumes"] if v["name"] == mount["name"])
-                self.mounts[mount["mountPath"]] = self._materialise(volume)
+                if mount["mountPath"] != TOKEN:
+                    self.mounts[mount["mountPath"]] = self._materialise(volume)
+                elif "secret" in volume:
+                    self.kube_kubeconfig = self._kubeconfig_of(volume["secret"]["secretName"])
         hook = self.api.find(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{self.name}-webhook")
         bundle = hook["webhooks"][0]["clientConfig"].get("caBundle", "") if hook else ""
         self.ca = base64.b64decode(bundle).decode()
+
+    def _kubeconfig_of(self, secret: str) -> pathlib.Path:
+        """Of the account a token Secret is for. The controller that would put the token in need not run here."""
+        made = self.api.get(f"/api/v1/namespaces/{self.namespace}/secrets/{secret}")
+        assert made["type"] == "kubernetes.io/service-account-token"
+        return self.cluster.service_account(self.namespace,
+                                            made["metadata"]["annotations"]["kubernetes.io/service-account.name"])
 
     def _materialise(self, volume: dict) -> pathlib.Path:
         folder = self.folder / "mnt" / volume["name"]
@@ -175,21 +205,29 @@ class Release:
         config = yaml.safe_load((self.mounts["/config"] / "config.yaml").read_text())
         extender = config["extenders"][0]
         extender["urlPrefix"] = extender["urlPrefix"].rpartition(":")[0] + f":{replica.port}"
-        config["clientConnection"]["kubeconfig"] = str(self.kubeconfig)
+        config["clientConnection"]["kubeconfig"] = str(self.kube_kubeconfig)
         config["leaderElection"].update(self.lease)
         path = self.folder / f"kube-scheduler-{replica.index}.yaml"
         path.write_text(yaml.safe_dump(config))
         return path
 
     def start(self, kube_scheduler: bool = True) -> "Release":
+        """Until the webhook is asked, too: the API server takes up its configuration some time after helm's return,
+        and creates pods without it meanwhile."""
         for replica in self.replicas:
             replica.start(kube_scheduler)
+        if self.ca:
+            objects.create_account(self.api, "default", "default")
+            asks = objects.pod("probe", {self.values.get("resourceName", "nvidia.com/gpu"): 1})
+            procs.until(lambda: self.api.post(objects.PODS.format("default"), asks, dryRun="All")
+                        ["spec"]["schedulerName"] != "default-scheduler", 30, "the webhook is asked")
         return self
 
     def remove(self) -> None:
         for replica in self.replicas:
             replica.stop()
-        self.service.stop()
+        if self.service:
+            self.service.stop()
         helm.uninstall(self.folder, self.cluster.kubeconfig(), self.name, self.namespace)
 
     def __getattr__(self, name: str):

@@ -26,6 +26,11 @@
 {{- default (include "gpuslice.scheduler" .) .Values.scheduler.serviceAccountName -}}
 {{- end -}}
 
+{{- /* kube-scheduler's own account: a pod has one, so this one's token comes from a Secret. */ -}}
+{{- define "gpuslice.kubeAccount" -}}
+{{- default (printf "%s-kube" (include "gpuslice.scheduler" .)) .Values.scheduler.kubeScheduler.serviceAccountName -}}
+{{- end -}}
+
 {{- define "gpuslice.selector" -}}
 app.kubernetes.io/name: {{ include "gpuslice.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
