@@ -132,7 +132,8 @@ void gs_bind_fail(struct gs_bind_op *op, const char *text)
     gs_loop_timer_cancel(b->loop, &op->timer);
     if (is_latest && decided) {
         gs_books_pin(b->books, op->what.uid, false);
-        (void)gs_books_release(b->books, op->what.uid);
+        if (!op->keeps_decision)
+            (void)gs_books_release(b->books, op->what.uid);
     }
     op->step = GS_BIND_ENDING;
     gs_bind_unlock(op);

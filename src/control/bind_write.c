@@ -125,6 +125,15 @@ static struct gs_str text_of(yyjson_val *obj, const char *key)
     return (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
 }
 
+/* The pod is gone. It may have been bound before and have run, and its containers may run on: the
+ * watch will tell. */
+static void lose(struct gs_bind_op *op, const char *text)
+{
+    op->keeps_decision = true;
+    gs_books_prolong(op->binder->books, op->what.uid, gs_loop_now_ms(op->binder->loop) + SETTLE_MS);
+    gs_bind_fail(op, text);
+}
+
 /* The answer to the write was lost, or the pod has a node already: by us? Only the pod can tell,
  * and where it is not bound, only when the server has given the write up for sure. */
 static void on_look(void *arg, const struct gs_kube_result *result)
@@ -135,14 +144,16 @@ static void on_look(void *arg, const struct gs_kube_result *result)
     int64_t since = gs_loop_now_ms(op->binder->loop) - op->posted_ms;
 
     if (result->rc == -ENOENT) {
-        gs_bind_fail(op, "the pod is gone");
+        lose(op, "the pod is gone");
     } else if (result->rc < 0) {
         look_later(op);
     } else if (is_ours(op, text_of(meta, "uid"), node,
                        text_of(yyjson_obj_get(meta, "annotations"), GS_NAME_BIND_TIME))) {
         succeed(op);
-    } else if (node.n > 0 || !gs_str_eq(text_of(meta, "uid"), op->what.uid)) {
-        gs_bind_fail(op, "the pod is bound by somebody else, or another by now");
+    } else if (!gs_str_eq(text_of(meta, "uid"), op->what.uid)) {
+        lose(op, "the pod is another by now");
+    } else if (node.n > 0) {
+        gs_bind_fail(op, "the pod is bound by somebody else");
     } else if (since >= 2 * (int64_t)deadline_of(op->binder)) {
         gs_bind_fail(op, "the API server did not take the Binding");
     } else {

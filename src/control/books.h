@@ -35,6 +35,8 @@ struct gs_books_pod {
     const struct gs_pairs *labels; /**< NULL: none */
     int64_t start_us;              /**< when it started, Unix time */
     int64_t ends_us; /**< when it is to be gone; GS_BOOKS_STAYS: it is not being deleted */
+    /** One of its containers runs: deleted by force it may run on for so long. 0: none does. */
+    int64_t outlives_ms;
 };
 
 #define GS_BOOKS_STAYS INT64_MIN
@@ -57,7 +59,12 @@ void gs_books_node_mute(struct gs_books *books, struct gs_str name, const struct
 /** The pod is there. Replaces what was known, and its reservation once it is bound. A grant that
  *  cannot be read counts for nothing (-EINVAL; *err says why). 0, -EINVAL, -ENOMEM. */
 int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, struct gs_err *err);
+/** The pod is gone, and so are its containers, but for those that its node names. */
 void gs_books_pod_gone(struct gs_books *books, struct gs_str uid);
+/** The API server does not have the pod any more. Where one of its containers ran when it was seen
+ *  last, it was deleted by force: it counts on, until its node has named it as held and then not
+ *  any more, or says that it holds nothing, or (nodes that say nothing) outlives_ms have passed. */
+void gs_books_pod_deleted(struct gs_books *books, struct gs_str uid, int64_t now_ms);
 
 /** Remember a decision until `until_ms`, with the annotations that its Binding will carry; replaces
  *  an earlier one of this pod. 0; -EEXIST the pod is bound; -EBUSY it is being bound; -ENOMEM. */
@@ -82,10 +89,13 @@ void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_m
  */
 void gs_books_pin(struct gs_books *books, struct gs_str uid, bool is_pinned);
 bool gs_books_is_pinned(const struct gs_books *books, struct gs_str uid);
-/** Give up every reservation and hold whose lease has ended; number of them. One whose Binding was
- *  sent may be bound without our knowing: it stays until the API server was heard on pods after the
- *  end of its lease. `heard_ms`: when that was last, by the same clock. */
+/** Give up every reservation and hold whose lease has ended, and pods deleted by force whose time
+ *  is over; number of reservations and holds. One whose Binding was sent may be bound without our
+ *  knowing: it stays until the API server was heard on pods after the end of its lease. `heard_ms`:
+ *  when that was last, by the same clock. */
 size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t heard_ms);
+/** Give up every reservation and hold at once, but for those whose Binding is being written. */
+void gs_books_void(struct gs_books *books);
 
 /** Keep room for a pod that waits until others have left: counts like a reservation, and beside one
  *  of the same pod does not count at all. Replaces an earlier one of this pod. 0 or -ENOMEM. */
@@ -195,7 +205,8 @@ struct gs_books_holder {
     struct gs_str uid, ns, name;
     int32_t priority;
     bool is_reservation;
-    bool is_going; /**< it is being deleted */
+    bool is_going;    /**< it is being deleted, or is a leftover */
+    bool is_leftover; /**< its pod is gone, its containers are not */
 };
 /** Who is `uid`? False: unknown. */
 bool gs_books_holder(const struct gs_books *books, struct gs_str uid, struct gs_books_holder *ret);

@@ -22,7 +22,8 @@ static void add_guest(const struct gs_books_pod_entry *pod, struct gs_books_gues
         .kind = kind_of(pod),
         .priority = pod->priority,
         .start_us = pod->start_us,
-        .ends_us = pod->ends_us,
+        /* by itself: nobody has to leave in its place */
+        .ends_us = pod->is_leftover && pod->until_ms > 0 ? INT64_MAX : pod->ends_us,
     };
 }
 

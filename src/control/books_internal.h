@@ -50,11 +50,11 @@ struct gs_books_pod_entry {
     bool is_hold;        /**< room kept until others have left */
     bool is_lifted;      /**< of a hold: does not count for now */
     bool is_leftover;    /**< the API server has no such pod, its node still has its containers */
-    int64_t start_us, ends_us;
+    int64_t start_us, ends_us, outlives_ms;
     struct gs_pairs labels;
-    int64_t until_ms;            /**< end of the reservation's lease */
+    int64_t until_ms;            /**< end of the lease; of a leftover: 0 while its node names it */
     struct gs_pairs annotations; /**< of a reservation: what its Binding carries */
-    struct gs_books_pod_entry *lease_prev, *lease_next; /**< of the reservations and holds */
+    struct gs_books_pod_entry *lease_prev, *lease_next; /**< of all that may expire */
 };
 
 struct gs_books_node_entry {
@@ -107,7 +107,7 @@ struct gs_books {
         *by_name; /**< nodes with devices, sorted; valid while !is_unsorted */
     size_t n_by_name, cap_by_name;
     bool is_unsorted;
-    struct gs_books_pod_entry *leased; /**< reservations and holds: what may expire */
+    struct gs_books_pod_entry *leased; /**< what may expire */
     size_t n_devices, n_reservations;
     struct gs_arena scratch;
 };

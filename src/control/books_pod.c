@@ -81,7 +81,13 @@ static void unlink_from_node(struct gs_books *books, struct gs_books_pod_entry *
     gs_books_drop_node_if_unused(books, pod->node);
 }
 
-/* Sums of whole numbers: what one pod adds it takes off again, to the last unit. */
+static bool may_expire(const struct gs_books_pod_entry *pod)
+{
+    return pod->is_reservation || pod->is_hold || (pod->is_leftover && pod->until_ms > 0);
+}
+
+/* Sums of whole numbers: what one pod adds it takes off again, to the last unit. What is no pod of
+ * the API server's (any more) is no namespace's either. */
 static void count_in_ns(struct gs_books *books, const struct gs_books_pod_entry *pod, int sign)
 {
     struct gs_books_ns_entry *ns = pod->in_ns;
@@ -90,7 +96,7 @@ static void count_in_ns(struct gs_books *books, const struct gs_books_pod_entry 
         ns->changed = ++books->change;
 
     ns->n_pods += sign > 0 ? 1 : (size_t)-1;
-    for (uint32_t i = 0; i < pod->n_shares && !pod->is_hold; i++) {
+    for (uint32_t i = 0; i < pod->n_shares && !pod->is_hold && !pod->is_leftover; i++) {
         ns->mem_used[pod->share[i].policy] += (int64_t)sign * pod->share[i].mem_mib;
         ns->core_used[pod->share[i].policy] += (int64_t)sign * pod->share[i].cores;
     }
@@ -120,7 +126,7 @@ static void link_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
     link_to_node(books, pod);
     count_in_ns(books, pod, 1);
-    if (pod->is_reservation || pod->is_hold)
+    if (may_expire(pod))
         link_lease(books, pod);
     count_lowest(books, pod);
 }
@@ -130,7 +136,7 @@ static void unlink_pod(struct gs_books *books, struct gs_books_pod_entry *pod)
     unlink_from_node(books, pod);
     count_in_ns(books, pod, -1);
     gs_books_drop_ns_if_unused(books, pod->in_ns);
-    if (pod->is_reservation || pod->is_hold)
+    if (may_expire(pod))
         unlink_lease(books, pod);
     uncount_lowest(books, pod);
 }
@@ -265,7 +271,7 @@ struct who {
     const uint32_t *tag;
     int32_t priority;
     bool is_reservation, is_hold, is_leftover;
-    int64_t until_ms, start_us, ends_us;
+    int64_t until_ms, start_us, ends_us, outlives_ms;
     const struct gs_pairs *annotations, *labels; /**< NULL: none */
 };
 
@@ -351,6 +357,7 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
     pod->until_ms = who->until_ms;
     pod->start_us = who->start_us;
     pod->ends_us = who->ends_us;
+    pod->outlives_ms = who->outlives_ms;
     return pod;
 }
 
@@ -393,7 +400,7 @@ static const struct gs_untracked_pod *named(const struct gs_books_node_entry *no
 static int count_leftover(struct gs_books *books, struct gs_books_node_entry *node,
                           const struct gs_untracked_pod *note, struct gs_err *err)
 {
-    const struct gs_books_pod_entry *old = gs_map_find(&books->pods, note->uid);
+    struct gs_books_pod_entry *old = gs_map_find(&books->pods, note->uid);
     struct gs_books_pod pod = {.grant = note->grant, .placements = note->placements};
     struct who who = {.uid = note->uid,
                       .node = node->node.name,
@@ -408,6 +415,8 @@ static int count_leftover(struct gs_books *books, struct gs_books_node_entry *no
         return 0;
     gs_arena_reset(&books->scratch);
     rc = read_shares(books, &pod, &s, err);
+    if (rc == 0 && s.n == 0 && old != NULL)
+        drop(books, old); /* it says that nothing is held */
     return rc == 0 && s.n > 0 ? put_entry(books, &who, &s) : rc;
 }
 
@@ -419,7 +428,7 @@ int gs_books_count_leftovers(struct gs_books *books, struct gs_books_node_entry 
 
     for (struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = next) {
         next = p->node_next;
-        if (p->is_leftover && named(node, p->uid) == NULL)
+        if (p->is_leftover && p->until_ms == 0 && named(node, p->uid) == NULL)
             drop(books, p);
     }
     for (size_t i = 0; i < node->notes.n_pods; i++) {
@@ -453,7 +462,8 @@ int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, str
                       .priority = pod->priority,
                       .labels = pod->labels,
                       .start_us = pod->start_us,
-                      .ends_us = pod->ends_us};
+                      .ends_us = pod->ends_us,
+                      .outlives_ms = pod->outlives_ms};
     int rc;
 
     if (pod->is_over || pod->node.n > 0)
@@ -484,6 +494,24 @@ void gs_books_pod_gone(struct gs_books *books, struct gs_str uid)
     (void)gs_books_unhold(books, uid);
     if (pod != NULL && !pod->is_leftover)
         leave(books, pod);
+}
+
+void gs_books_pod_deleted(struct gs_books *books, struct gs_str uid, int64_t now_ms)
+{
+    struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
+
+    if (pod == NULL || pod->is_leftover || pod->is_reservation || pod->outlives_ms <= 0 ||
+        named(pod->node, uid) != NULL) {
+        gs_books_pod_gone(books, uid);
+        return;
+    }
+    uncount_lowest(books, pod);
+    count_in_ns(books, pod, -1);
+    pod->is_leftover = true;
+    pod->until_ms = now_ms + pod->outlives_ms;
+    count_in_ns(books, pod, 1);
+    link_lease(books, pod);
+    gs_books_mark(books, pod->node);
 }
 
 /* ---- reservations ---- */
@@ -657,10 +685,21 @@ size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t heard_ms)
         if (pod->is_pinned ||
             pod->until_ms > (pod->is_sent && heard_ms < now_ms ? heard_ms : now_ms))
             continue;
+        expired += !pod->is_leftover;
         drop(books, pod);
-        expired++;
     }
     return expired;
+}
+
+void gs_books_void(struct gs_books *books)
+{
+    struct gs_books_pod_entry *pod = books->leased, *next;
+
+    for (; pod != NULL; pod = next) {
+        next = pod->lease_next;
+        if (!pod->is_pinned && !pod->is_leftover)
+            drop(books, pod);
+    }
 }
 
 bool gs_books_holder(const struct gs_books *books, struct gs_str uid, struct gs_books_holder *ret)
@@ -674,6 +713,7 @@ bool gs_books_holder(const struct gs_books *books, struct gs_str uid, struct gs_
                                     pod->name,
                                     pod->priority,
                                     pod->is_reservation,
-                                    pod->ends_us != GS_BOOKS_STAYS};
+                                    pod->ends_us != GS_BOOKS_STAYS || pod->is_leftover,
+                                    pod->is_leftover};
     return true;
 }

@@ -246,7 +246,7 @@ static size_t write_holders(const struct pod_family *f, const struct gs_books *b
             int32_t mem, cores;
 
             if (!gs_books_holder(books, node->use[i].tenant[t].uid, &who) || who.is_reservation ||
-                !sum_of(&node->use[i], t, &mem, &cores))
+                who.is_leftover || !sum_of(&node->use[i], t, &mem, &cores))
                 continue;
             GS_METRICS_LINE(buf, f->name,
                             f->is_memory ? mem * MIB

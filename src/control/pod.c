@@ -78,6 +78,28 @@ static bool are_inits_done(const struct gs_kube_pod *pod)
     return wanted > 0 && done >= wanted;
 }
 
+/* What a pod gets where it says nothing, at most, and for the kubelet to hear of it. */
+#define GRACE_S     30
+#define GRACE_MAX_S 3600
+#define MARGIN_S    30
+
+/* How long containers may run on when the pod is deleted by force: the kubelet gives them their
+ * time even then. Source: Kubernetes 1.36, pkg/kubelet/pod_workers.go,
+ * calculateEffectiveGracePeriod. */
+static int64_t outlives_ms(const struct gs_kube_pod *pod)
+{
+    int64_t grace_s = pod->grace_s < 0 ? GRACE_S : pod->grace_s;
+    bool is_running = false;
+
+    for (size_t i = 0; i < pod->n_init_status; i++)
+        is_running |= pod->init_status[i].state == GS_KUBE_STATE_RUNNING;
+    for (size_t i = 0; i < pod->n_status; i++)
+        is_running |= pod->status[i].state == GS_KUBE_STATE_RUNNING;
+    if (!is_running)
+        return 0;
+    return ((grace_s < GRACE_MAX_S ? grace_s : GRACE_MAX_S) + MARGIN_S) * 1000;
+}
+
 int gs_control_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *placed,
                          const struct gs_policies *policies, struct gs_arena *arena,
                          struct gs_books_pod *ret)
@@ -119,6 +141,7 @@ int gs_control_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *pla
         .labels = &placed->labels,
         .start_us = pod->start_us != GS_KUBE_NO_TIME ? pod->start_us : pod->meta.created_us,
         .ends_us = pod->meta.deletion_us,
+        .outlives_ms = outlives_ms(pod),
     };
     return 0;
 }

@@ -9,10 +9,12 @@
 #include "control/feed.h"
 #include "kube/watch.h"
 #include "model/node.h"
+#include "net/loop.h"
 
 enum { NODES, PODS, QUOTAS, KINDS };
 
 struct gs_registry {
+    struct gs_loop *loop;
     struct gs_books *books;
     struct gs_registry_opt opt;
     struct gs_kube_watch *watch[KINDS];
@@ -97,7 +99,7 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_
 
     (void)last;
     r->pod_events++;
-    gs_books_pod_gone(r->books, key->uid);
+    gs_books_pod_deleted(r->books, key->uid, gs_loop_now_ms(r->loop));
     if (r->opt.pod_gone != NULL)
         r->opt.pod_gone(r->opt.arg, key);
     freed(r);
@@ -196,6 +198,7 @@ int gs_registry_new(struct gs_kube_client *client, struct gs_books *books,
 
     if (r == NULL)
         return -ENOMEM;
+    r->loop = gs_kube_client_loop(client);
     r->books = books;
     r->opt = *opt;
     r->feed = (struct gs_feed){.books = books,

@@ -30,12 +30,14 @@
 #define LEASE_MS 5000
 #define POST_MS  2000
 #define HOLD_MS  30000 /* how long a confirmed decision waits for the watch */
+#define RUN_ON   3000  /* ms that containers of a pod deleted by force run on, at most */
+#define GHOSTS   64
 
 enum bind_state { IDLE, WRITING, LOST }; /* LOST: sent, and the answer did not come */
 
 /** A pod of the store, and what its scheduler and binder know of it. */
 struct pod {
-    bool is_there, is_over, is_ending, inits_done;
+    bool is_there, is_over, is_ending, inits_done, is_running;
     unsigned serial;
     int cards, mem, cores, init_mem; /**< asked for; init_mem 0: no init container */
     int node;                        /**< -1: not bound */
@@ -72,12 +74,18 @@ static struct replica replica[2];
 static int leader;
 static struct pod store[PODS];
 static int node_cards[NODES]; /**< registered; 0: the node is not there */
+static struct {
+    struct pod pod;
+    long dies_ms;
+} ghost[GHOSTS];             /**< deleted by force, their containers run on */
+static long unsure_until_ms; /**< some books began anew: they cannot know of ghosts */
 static unsigned serials;
 static long now_ms = 1;
 static unsigned long step;
 static unsigned long long seed, state;
 static struct {
-    unsigned long filters, fits, binds, lost, late, relists, restarts, switches, settles, repeats;
+    unsigned long filters, fits, binds, lost, late, relists, restarts, switches, settles, repeats,
+        ghosts;
 } count;
 
 static void die(const char *fmt, ...) GS_PRINTF(1, 2);
@@ -171,6 +179,13 @@ static void sums_of(int node, struct sum *taken)
             take_of(&store[i], taken);
 }
 
+static void add_ghosts(int node, struct sum *taken)
+{
+    for (int i = 0; i < GHOSTS; i++)
+        if (ghost[i].dies_ms > now_ms && ghost[i].pod.node == node)
+            take_of(&ghost[i].pod, taken);
+}
+
 static void judge(void)
 {
     struct sum taken[CARDS];
@@ -178,6 +193,8 @@ static void judge(void)
 
     for (int node = 0; node < NODES; node++) {
         sums_of(node, taken);
+        if (now_ms >= unsure_until_ms)
+            add_ghosts(node, taken);
         for (int c = 0; c < CARDS; c++)
             if (taken[c].slots > SHARES || taken[c].mem > MEM || taken[c].cores > CORES)
                 die("card %d of node %d is over-granted: %d shares, %d MiB, %d cores", c, node,
@@ -233,7 +250,7 @@ static void tell_pod(struct replica *r, int slot, const struct pod *p, bool is_g
 
     (void)snprintf(uid, sizeof(uid), "u%u", p->serial);
     if (is_gone) {
-        gs_books_pod_gone(r->books, gs_str_of(uid));
+        gs_books_pod_deleted(r->books, gs_str_of(uid), now_ms);
         if (r->known[slot] == p->serial)
             r->known[slot] = 0;
         return;
@@ -253,6 +270,7 @@ static void tell_pod(struct replica *r, int slot, const struct pod *p, bool is_g
                                                 .n_slots = p->init_mem > 0 ? 2 : 1,
                                                 .inits_done = p->inits_done,
                                                 .is_over = p->is_over,
+                                                .outlives_ms = p->is_running ? RUN_ON : 0,
                                                 .start_us = GS_BOOKS_STAYS,
                                                 .ends_us = p->is_ending ? 1 : GS_BOOKS_STAYS},
                          NULL) != 0)
@@ -265,6 +283,7 @@ static void list_anew(struct replica *r)
     r->is_broken = false;
     r->quiet_until_ms = 0;
     r->heard_ms = now_ms;
+    unsure_until_ms = now_ms + RUN_ON;
     count.relists++;
     for (int node = 0; node < NODES; node++)
         tell_node(r, node, node_cards[node]);
@@ -350,8 +369,32 @@ static void create(struct pod *p)
     changed((int)(p - store), false);
 }
 
+/* The kubelet has ended its containers. */
+static void stop(struct pod *p)
+{
+    if (!p->is_running)
+        return;
+    p->is_running = false;
+    changed((int)(p - store), false);
+}
+
+/* By force: what runs of it runs on for a while. */
+static void kill_pod(struct pod *p)
+{
+    for (int i = 0; i < GHOSTS && p->is_running && !p->is_over; i++)
+        if (ghost[i].dies_ms <= now_ms) {
+            ghost[i].pod = *p;
+            ghost[i].dies_ms = now_ms + 1 + (long)rnd(RUN_ON - 1);
+            count.ghosts++;
+            break;
+        }
+    p->is_there = false;
+    changed((int)(p - store), true);
+}
+
 static void destroy(struct pod *p)
 {
+    stop(p);
     p->is_there = false;
     changed((int)(p - store), true);
 }
@@ -512,7 +555,7 @@ static void conclude(struct pod *p)
         return;
     p->bind = IDLE;
     gs_books_pin(books, uid_of(p), false);
-    if (is_bound) {
+    if (is_bound || !p->is_there) { /* gone: it may have run */
         gs_books_prolong(books, uid_of(p), now_ms + HOLD_MS);
     } else {
         (void)gs_books_release(books, uid_of(p));
@@ -551,7 +594,7 @@ static void begin_to_lead(void)
 {
     list_anew(&replica[leader]);
     /* decided on books that the one before still wrote in: void, as in the daemon */
-    (void)gs_books_expire(replica[leader].books, INT64_MAX, INT64_MAX);
+    gs_books_void(replica[leader].books);
     for (int i = 0; i < PODS; i++)
         store[i].chosen = store[i].node >= 0 ? store[i].node : -1;
 }
@@ -629,14 +672,18 @@ static void on_pod(struct pod *p)
         if (p->bind == IDLE && !p->will_bind)
             create(p);
     } else if (what < 4) {
-        destroy(p); /* force: at once */
+        kill_pod(p);
     } else if (what < 7) {
         p->is_ending = true; /* evicted: gone later */
         changed((int)(p - store), false);
     } else if (p->is_ending && what < 30) {
         destroy(p);
+    } else if (p->node >= 0 && !p->is_running && !p->is_over && what < 20) {
+        p->is_running = true;
+        changed((int)(p - store), false);
     } else if (p->node >= 0 && what < 14) {
         p->is_over = true;
+        p->is_running = false;
         changed((int)(p - store), false);
     } else if (p->node >= 0 && what < 25 && p->init_mem > 0 && !p->inits_done) {
         p->inits_done = true;
@@ -728,9 +775,10 @@ int main(int argc, char **argv)
     }
     gs_arena_fini(&config);
     (void)printf("seed %llu: %lu steps, %lu filters (%lu found room), %lu binds (%lu answers lost, "
-                 "%lu writes late), %lu asked again while bound, %lu lists, %lu restarts, %lu "
-                 "switches, %lu settled\n",
+                 "%lu writes late), %lu asked again while bound, %lu deleted by force while "
+                 "running, %lu lists, %lu restarts, %lu switches, %lu settled\n",
                  seed, steps, count.filters, count.fits, count.binds, count.lost, count.late,
-                 count.repeats, count.relists, count.restarts, count.switches, count.settles);
+                 count.repeats, count.ghosts, count.relists, count.restarts, count.switches,
+                 count.settles);
     return 0;
 }

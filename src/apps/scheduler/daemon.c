@@ -114,7 +114,7 @@ static void on_leads(void *arg)
 {
     struct gs_daemon *d = arg;
 
-    (void)gs_books_expire(d->books, INT64_MAX, INT64_MAX);
+    gs_books_void(d->books);
     gs_binder_go(d->binder);
 }
 

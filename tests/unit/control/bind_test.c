@@ -254,6 +254,35 @@ static void lost_write_is_void_after_the_deadline(void **state)
     assert_false(is_reserved(f, pod));
 }
 
+/* Whether it was bound, and ran, only the watch can tell: until then its cards are taken. */
+static void pod_gone_after_a_lost_answer(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod[2] = {api_pod(&f->api, "a"), api_pod(&f->api, "b")};
+    struct call *call;
+
+    prestart(f);
+    for (size_t i = 0; i < 2; i++) {
+        api_filter(&f->api, pod[i], "n1");
+        f->api.on_method = "POST";
+        f->api.on_path = "/binding";
+        f->api.is_lost = true;
+        call = start(f, pod[i], "n1");
+        if (i == 0)
+            pod[i]->is_there = false;
+        else
+            strcpy(pod[i]->uid, "uid-another");
+        api_serve(&f->api, 1000);
+        assert_string_equal(call->error, i == 0 ? "the pod is gone" : "the pod is another by now");
+        pod[i]->is_there = true;
+        strcpy(pod[i]->uid, i == 0 ? "uid-a" : "uid-b");
+        assert_true(is_reserved(f, pod[i]));
+        assert_false(gs_books_is_pinned(f->api.books, gs_str_of(pod[i]->uid)));
+        gs_books_pod_deleted(f->api.books, gs_str_of(pod[i]->uid), 0);
+        assert_false(is_reserved(f, pod[i]));
+    }
+}
+
 static void server_error_may_have_bound(void **state)
 {
     struct fixture *f = *state;
@@ -638,6 +667,7 @@ int main(void)
         T(conflict_is_void),
         T(lost_answer_is_found),
         T(lost_write_is_void_after_the_deadline),
+        T(pod_gone_after_a_lost_answer),
         T(server_error_may_have_bound),
         T(refused_write_is_void_at_once),
         T(unknown_end_holds_the_cards),

@@ -180,6 +180,109 @@ static void leftovers_of_all_kinds(void **state)
     stop(&kit);
 }
 
+/* "u1" of 3000 MiB, with a container that could run on for so long; 0: they have all ended. */
+static void running_pod(struct kit *kit, int64_t outlives_ms)
+{
+    const struct gs_str text = GS_STR("c0,Toy,3000,30:;");
+
+    assert_int_equal(gs_books_pod_set(kit->books,
+                                      &(struct gs_books_pod){.uid = GS_STR("u1"),
+                                                             .ns = GS_STR("ns"),
+                                                             .name = GS_STR("p1"),
+                                                             .node = GS_STR("n"),
+                                                             .grant = &text,
+                                                             .ends_us = GS_BOOKS_STAYS,
+                                                             .outlives_ms = outlives_ms},
+                                      &kit->toy.err),
+                     0);
+}
+
+static void force_delete(struct kit *kit, int64_t now_ms)
+{
+    gs_books_pod_deleted(kit->books, GS_STR("u1"), now_ms);
+}
+
+/* Nobody reports for the node: the kubelet's time for the container is waited for, and no longer.
+ */
+static void deleted_while_running(void **state)
+{
+    struct gs_books_holder holder;
+    struct kit kit;
+
+    (void)state;
+    start(&kit);
+    running_pod(&kit, 60000);
+    force_delete(&kit, 1000);
+    assert_int_equal(use(&kit, 0)->mem_mib, 3000);
+    assert_true(gs_books_holder(kit.books, GS_STR("u1"), &holder));
+    assert_true(holder.is_leftover && holder.is_going);
+    assert_false(gs_books_has_below(kit.books, INT32_MAX)); /* nobody can be asked to go */
+    force_delete(&kit, 50000);                              /* said twice: the first counts */
+    gs_books_void(kit.books); /* another leads by now: the container runs all the same */
+    assert_int_equal(learn(&kit), 0);
+    assert_int_equal(gs_books_expire(kit.books, 60999, 60999), 0);
+    assert_int_equal(use(&kit, 0)->mem_mib, 3000);
+    assert_int_equal(gs_books_expire(kit.books, 61000, 0), 0); /* no reservation */
+    assert_int_equal(use(&kit, 0)->mem_mib, 0);
+    assert_int_equal(gs_books_counts(kit.books).pods, 0);
+    stop(&kit);
+}
+
+static void deleted_after_its_containers(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    start(&kit);
+    running_pod(&kit, 60000);
+    running_pod(&kit, 0);
+    force_delete(&kit, 1000);
+    assert_int_equal(use(&kit, 0)->mem_mib, 0);
+    stop(&kit);
+}
+
+/* The node names it: from there on the node's word counts, however long. */
+static void deleted_and_reported(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    start(&kit);
+    running_pod(&kit, 60000);
+    force_delete(&kit, 1000);
+    note(&kit, GS_NAME_HELD, HELD("u1"));
+    assert_int_equal(learn(&kit), 0);
+    (void)gs_books_expire(kit.books, INT64_MAX, INT64_MAX);
+    assert_int_equal(use(&kit, 0)->mem_mib, 3000);
+    note(&kit, GS_NAME_HELD, "{}");
+    assert_int_equal(learn(&kit), 0);
+    assert_int_equal(use(&kit, 0)->mem_mib, 0);
+    running_pod(&kit, 60000); /* the plugin knows it, and has its slots back already */
+    force_delete(&kit, 1000);
+    note(&kit, GS_NAME_HELD, "{\"u1\":{}}");
+    assert_int_equal(learn(&kit), 0);
+    assert_int_equal(use(&kit, 0)->mem_mib, 0);
+    stop(&kit);
+}
+
+/* It was a mistake of the watch: the pod is there. */
+static void deleted_and_back(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    start(&kit);
+    running_pod(&kit, 60000);
+    force_delete(&kit, 1000);
+    running_pod(&kit, 60000);
+    (void)gs_books_expire(kit.books, INT64_MAX, INT64_MAX);
+    assert_int_equal(use(&kit, 0)->mem_mib, 3000);
+    assert_true(gs_books_has_below(kit.books, INT32_MAX));
+    gs_books_pod_gone(kit.books, GS_STR("u1"));
+    assert_int_equal(use(&kit, 0)->mem_mib, 0);
+    stop(&kit);
+}
+
 static void bad_leftovers(void **state)
 {
     static const char *const bad[] = {
@@ -206,9 +309,16 @@ static void bad_leftovers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_close_cards),  cmocka_unit_test(nonsense_changes_nothing),
-        cmocka_unit_test(sizes_are_bounded),      cmocka_unit_test(leftovers_count),
-        cmocka_unit_test(leftovers_of_all_kinds), cmocka_unit_test(bad_leftovers),
+        cmocka_unit_test(strangers_close_cards),
+        cmocka_unit_test(nonsense_changes_nothing),
+        cmocka_unit_test(sizes_are_bounded),
+        cmocka_unit_test(leftovers_count),
+        cmocka_unit_test(leftovers_of_all_kinds),
+        cmocka_unit_test(deleted_while_running),
+        cmocka_unit_test(deleted_after_its_containers),
+        cmocka_unit_test(deleted_and_reported),
+        cmocka_unit_test(deleted_and_back),
+        cmocka_unit_test(bad_leftovers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
