@@ -176,6 +176,8 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
         op->is_plain = true;
         return 0;
     }
+    if (rc == -ENOENT && !gs_bind_has_node(b, op->what.node))
+        return gs_err_set(err, rc, "%s", gs_bind_no_node(op));
     b->stats.redecided += rc == 0;
     return rc;
 }

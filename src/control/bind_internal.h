@@ -101,5 +101,10 @@ void gs_bind_unlock(struct gs_bind_op *op);
 void gs_bind_leave(struct gs_bind_op *op);
 void gs_bind_free_nodes(struct gs_binder *b);
 
+/** Is there such a node, as far as the watch has told? */
+bool gs_bind_has_node(const struct gs_binder *b, struct gs_str name);
+/** HAMi's words where there is none. In the op's arena. */
+const char *gs_bind_no_node(struct gs_bind_op *op);
+
 /** Write the Binding. */
 void gs_bind_post(struct gs_bind_op *op);

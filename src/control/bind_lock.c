@@ -158,6 +158,21 @@ void gs_binder_node_gone(struct gs_binder *b, struct gs_str name)
     drop_if_unused(node);
 }
 
+bool gs_bind_has_node(const struct gs_binder *b, struct gs_str name)
+{
+    const struct gs_bind_node *node = gs_map_find(&b->nodes, name);
+
+    return node != NULL && node->is_there;
+}
+
+const char *gs_bind_no_node(struct gs_bind_op *op)
+{
+    struct gs_str text = gs_arena_printf(&op->arena, "failed to get node %.*s",
+                                         (int)op->what.node.n, op->what.node.p);
+
+    return text.n > 0 ? text.p : "failed to get node";
+}
+
 /* ---- locks of pods that are gone ---- */
 
 static void on_swept(void *arg, int rc, struct gs_str value, const struct gs_err *err)
@@ -236,8 +251,7 @@ static void wait(struct gs_bind_op *op, uint32_t ms)
 
 static bool is_lasting(int rc)
 {
-    return rc == -ENOENT || rc == -EPERM || rc == -EACCES || rc == -EINVAL || rc == -ENOMEM ||
-           rc == -EBADMSG;
+    return rc == -EPERM || rc == -EACCES || rc == -EINVAL || rc == -ENOMEM || rc == -EBADMSG;
 }
 
 static void on_lock(void *arg, int rc, struct gs_str value, const struct gs_err *err)
@@ -255,6 +269,8 @@ static void on_lock(void *arg, int rc, struct gs_str value, const struct gs_err 
             try_lock(op);
         else
             gs_bind_post(op);
+    } else if (rc == -ENOENT) {
+        gs_bind_fail(op, gs_bind_no_node(op));
     } else if (is_lasting(rc)) {
         gs_bind_fail(op, why);
     } else if (gs_loop_now_ms(b->loop) >= op->give_up_ms) {
@@ -341,6 +357,11 @@ void gs_bind_lock(struct gs_bind_op *op)
     op->step = GS_BIND_QUEUED;
     if (node == NULL) {
         gs_bind_fail(op, "no memory");
+        return;
+    }
+    if (!op->is_plain && !node->is_there) {
+        drop_if_unused(node);
+        gs_bind_fail(op, gs_bind_no_node(op));
         return;
     }
     if (gs_books_reserved(b->books, op->what.uid, &r))

@@ -239,6 +239,7 @@ static void on_bind_done(void *arg, const char *error)
     free(call);
 }
 
+/* It cannot be read: there is no pod to tell of it. */
 static int refuse_bind(struct gs_daemon *d, struct gs_http_reply *reply, const struct gs_err *err)
 {
     char *text;
@@ -263,8 +264,6 @@ static int on_bind(void *user, const struct gs_http_request *req, struct gs_http
     call->d = d;
     call->started = gs_loop_now_ns(d->loop);
     rc = gs_extender_read_binding(req->body, &call->arena, &call->binding, &err);
-    if (rc == 0 && !gs_registry_is_synced(d->registry))
-        rc = gs_err_set(&err, -EAGAIN, "reading the cluster");
     /* The Binding goes on when the caller hangs up: its answer is then dropped. */
     if (rc == 0)
         call->later = gs_http_server_later(req, NULL, NULL);
@@ -273,7 +272,10 @@ static int on_bind(void *user, const struct gs_http_request *req, struct gs_http
         free(call);
         return rc < 0 && rc != -ENOMEM ? refuse_bind(d, reply, &err) : -ENOMEM;
     }
-    rc = gs_binder_bind(d->binder, &call->binding, on_bind_done, call, &err);
+    if (gs_registry_is_synced(d->registry))
+        rc = gs_binder_bind(d->binder, &call->binding, on_bind_done, call, &err);
+    else
+        rc = gs_err_set(&err, -EAGAIN, "reading the cluster");
     if (rc < 0)
         on_bind_done(call, err.text);
     return GS_HTTP_LATER;

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import urllib.request
 
 import pytest
 from kit import daemon, objects, procs
@@ -126,3 +127,17 @@ def test_explain_by_kubeconfig_and_by_dump(release, cluster, api, make_nodes, ma
         assert mine["words"] == f"needs 40960 MiB, best card GPU-{node}-0 has 0 free"
         assert [h["name"] for h in mine["closest"]["holders"]] == [first["metadata"]["name"]]
         assert [h["name"] for h in mine["room_without"]] == [first["metadata"]["name"]]
+
+
+def test_a_bind_that_fails_is_told(release, api, make_pod):
+    """HAMi's event, in its words."""
+    pod = make_pod({"nvidia.com/gpu": 1}, schedulerName="nobody")
+    meta = pod["metadata"]
+    body = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": "nowhere"}
+    request = urllib.request.Request(release.url + "/bind", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, context=release.tls(), timeout=30) as reply:
+        assert json.load(reply)["Error"] == "failed to get node nowhere"
+    (event,) = events_of(api, pod, "BindingFailed")
+    assert (event["type"], event["message"]) == ("Warning", "failed to get node nowhere")
+    assert event["involvedObject"]["uid"] == meta["uid"]

@@ -383,7 +383,7 @@ static void lost_reservation_is_decided_anew(void **state) /* a restart, an expi
     assert_string_equal(pod->grant, "GPU-7,NVIDIA,100,0:;");
     assert_int_equal(stats_of(f).redecided, 1);
     pod = api_pod(&f->api, "b");
-    assert_string_equal(bind(f, pod, "nowhere"), "node unregistered");
+    assert_string_equal(bind(f, pod, "nowhere"), "failed to get node nowhere");
     assert_false(is_reserved(f, pod));
 }
 
@@ -593,6 +593,26 @@ static void second_bind_ends_the_first(void **state)
     assert_int_equal(stats_of(f).under_way, 0);
 }
 
+/* HAMi's words: spec/control-plane.md 1.10. By the watch, by the server where the watch is behind,
+ * and for a node that never was; what was decided is given up. */
+static void no_such_node(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b"),
+                   *c = api_pod(&f->api, "c");
+
+    api_filter(&f->api, a, "n1");
+    api_filter(&f->api, b, "n2");
+    gs_binder_node_gone(f->api.binder, GS_STR("n1"));
+    assert_string_equal(bind(f, a, "n1"), "failed to get node n1");
+    assert_false(is_reserved(f, a));
+    f->api.node[1].is_there = false;
+    assert_string_equal(bind(f, b, "n2"), "failed to get node n2");
+    assert_false(is_reserved(f, b));
+    assert_string_equal(bind(f, c, "nowhere"), "failed to get node nowhere");
+    assert_int_equal(f->api.n_bindings, 0);
+}
+
 static void node_gone_ends_its_queue(void **state)
 {
     struct fixture *f = *state;
@@ -683,6 +703,7 @@ int main(void)
         T(owner_gone_unseen),
         T(lock_of_a_dead_scheduler),
         T(second_bind_ends_the_first),
+        T(no_such_node),
         T(node_gone_ends_its_queue),
         T(hundred_on_one_node),
         T(freed_in_the_middle),
