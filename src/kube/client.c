@@ -424,11 +424,6 @@ struct gs_kube_client *gs_kube_client_free(struct gs_kube_client *client)
     return NULL;
 }
 
-void gs_kube_client_free_p(struct gs_kube_client **client)
-{
-    *client = gs_kube_client_free(*client);
-}
-
 static bool is_idempotent(enum gs_kube_verb verb)
 {
     return verb != GS_KUBE_CREATE && verb != GS_KUBE_PATCH;
@@ -534,9 +529,4 @@ void gs_kube_client_stats(const struct gs_kube_client *client, struct gs_kube_cl
 struct gs_loop *gs_kube_client_loop(const struct gs_kube_client *client)
 {
     return client->loop;
-}
-
-struct gs_str gs_kube_client_ns(const struct gs_kube_client *client)
-{
-    return gs_str_of(client->config.ns);
 }

@@ -415,16 +415,6 @@ int gs_kube_config_load(const struct gs_kube_config_opt *opt, struct gs_kube_con
     return finish(&c, rc, ret, err);
 }
 
-int gs_kube_config_in_cluster(const struct gs_kube_config_opt *opt, struct gs_kube_config *ret,
-                              struct gs_err *err)
-{
-    static const struct gs_kube_config_opt none = {0};
-    struct gs_kube_config c = {0};
-
-    gs_arena_init(&c.arena);
-    return finish(&c, from_account(&c, opt ? opt : &none, err), ret, err);
-}
-
 void gs_kube_config_fini(struct gs_kube_config *config)
 {
     if (!config)

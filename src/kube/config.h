@@ -13,10 +13,6 @@
 #include "core/cleanup.h"
 #include "core/str.h"
 
-/** Refuse larger kubeconfig files, and token or certificate files. */
-#define GS_KUBE_CONFIG_MAX ((size_t)16 << 20)
-#define GS_KUBE_SECRET_MAX ((size_t)1 << 20)
-
 struct gs_kube_env_pair {
     const char *name;
     const char *line; /**< "NAME=value" */
@@ -79,8 +75,5 @@ struct gs_kube_config_opt {
  *  Owner    caller; release with gs_kube_config_fini(). */
 GS_WUR int gs_kube_config_load(const struct gs_kube_config_opt *opt, struct gs_kube_config *ret,
                                struct gs_err *err);
-/** Only the service account of the pod we run in. -ENOENT outside of a cluster. */
-GS_WUR int gs_kube_config_in_cluster(const struct gs_kube_config_opt *opt,
-                                     struct gs_kube_config *ret, struct gs_err *err);
 /** Accepts NULL and zeroed objects. */
 void gs_kube_config_fini(struct gs_kube_config *config);

@@ -9,7 +9,6 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/yaml.h"
-#include "kube/config.h"
 
 #define ENTRIES_MAX 10000
 #define OPTIONAL    (CYAML_FLAG_POINTER_NULL_STR | CYAML_FLAG_OPTIONAL)
@@ -83,29 +82,18 @@ static const cyaml_schema_field_t context_fields[] = {
     CYAML_FIELD_END,
 };
 
-static const cyaml_schema_field_t named_cluster_fields[] = {
-    TEXT("name", gs_kube_file_named_cluster, name),
-    PART("cluster", gs_kube_file_named_cluster, cluster, cluster_fields),
-    CYAML_FIELD_END,
-};
-static const cyaml_schema_value_t named_cluster_entry = {CYAML_VALUE_MAPPING(
-    CYAML_FLAG_DEFAULT, struct gs_kube_file_named_cluster, named_cluster_fields)};
-
-static const cyaml_schema_field_t named_user_fields[] = {
-    TEXT("name", gs_kube_file_named_user, name),
-    PART("user", gs_kube_file_named_user, user, user_fields),
-    CYAML_FIELD_END,
-};
-static const cyaml_schema_value_t named_user_entry = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct gs_kube_file_named_user, named_user_fields)};
-
-static const cyaml_schema_field_t named_context_fields[] = {
-    TEXT("name", gs_kube_file_named_context, name),
-    PART("context", gs_kube_file_named_context, context, context_fields),
-    CYAML_FIELD_END,
-};
-static const cyaml_schema_value_t named_context_entry = {CYAML_VALUE_MAPPING(
-    CYAML_FLAG_DEFAULT, struct gs_kube_file_named_context, named_context_fields)};
+/* An entry of one of the three lists: a name, and what is called so. */
+#define NAMED(kind)                                                                                \
+    static const cyaml_schema_field_t named_##kind##_fields[] = {                                  \
+        TEXT("name", gs_kube_file_named_##kind, name),                                             \
+        PART(#kind, gs_kube_file_named_##kind, kind, kind##_fields),                               \
+        CYAML_FIELD_END,                                                                           \
+    };                                                                                             \
+    static const cyaml_schema_value_t named_##kind##_entry = {CYAML_VALUE_MAPPING(                 \
+        CYAML_FLAG_DEFAULT, struct gs_kube_file_named_##kind, named_##kind##_fields)}
+NAMED(cluster);
+NAMED(user);
+NAMED(context);
 
 static const cyaml_schema_field_t file_fields[] = {
     TEXT("current-context", gs_kube_file, current),

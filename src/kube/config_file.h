@@ -6,6 +6,10 @@
 #include "base/err.h"
 #include "core/cleanup.h"
 
+/** Refuse larger kubeconfig files, and token or certificate files. */
+#define GS_KUBE_CONFIG_MAX ((size_t)16 << 20)
+#define GS_KUBE_SECRET_MAX ((size_t)1 << 20)
+
 struct gs_buf;
 
 /** All text may be NULL: not given, or null. */

@@ -99,7 +99,7 @@ void gs_kube_json_free_p(yyjson_doc **doc)
     *doc = gs_kube_json_free(*doc);
 }
 
-enum gs_kube_got gs_kube_json_any(yyjson_val *obj, const char *key, yyjson_val **ret)
+static enum gs_kube_got any(yyjson_val *obj, const char *key, yyjson_val **ret)
 {
     yyjson_val *val = yyjson_obj_get(obj, key);
 
@@ -114,7 +114,7 @@ enum gs_kube_got gs_kube_json_any(yyjson_val *obj, const char *key, yyjson_val *
 enum gs_kube_got gs_kube_json_str(yyjson_val *obj, const char *key, struct gs_str *ret)
 {
     yyjson_val *val = NULL;
-    enum gs_kube_got got = gs_kube_json_any(obj, key, &val);
+    enum gs_kube_got got = any(obj, key, &val);
 
     if (got != GS_KUBE_GOT)
         return got;
@@ -127,7 +127,7 @@ enum gs_kube_got gs_kube_json_str(yyjson_val *obj, const char *key, struct gs_st
 enum gs_kube_got gs_kube_json_bool(yyjson_val *obj, const char *key, bool *ret)
 {
     yyjson_val *val = NULL;
-    enum gs_kube_got got = gs_kube_json_any(obj, key, &val);
+    enum gs_kube_got got = any(obj, key, &val);
 
     if (got != GS_KUBE_GOT)
         return got;
@@ -140,7 +140,7 @@ enum gs_kube_got gs_kube_json_bool(yyjson_val *obj, const char *key, bool *ret)
 enum gs_kube_got gs_kube_json_i64(yyjson_val *obj, const char *key, int64_t *ret)
 {
     yyjson_val *val = NULL;
-    enum gs_kube_got got = gs_kube_json_any(obj, key, &val);
+    enum gs_kube_got got = any(obj, key, &val);
 
     if (got != GS_KUBE_GOT)
         return got;
@@ -169,7 +169,7 @@ enum gs_kube_got gs_kube_json_i32(yyjson_val *obj, const char *key, int32_t *ret
 enum gs_kube_got gs_kube_json_obj(yyjson_val *obj, const char *key, yyjson_val **ret)
 {
     yyjson_val *val = NULL;
-    enum gs_kube_got got = gs_kube_json_any(obj, key, &val);
+    enum gs_kube_got got = any(obj, key, &val);
 
     if (got != GS_KUBE_GOT)
         return got;
@@ -182,7 +182,7 @@ enum gs_kube_got gs_kube_json_obj(yyjson_val *obj, const char *key, yyjson_val *
 enum gs_kube_got gs_kube_json_arr(yyjson_val *obj, const char *key, yyjson_val **ret)
 {
     yyjson_val *val = NULL;
-    enum gs_kube_got got = gs_kube_json_any(obj, key, &val);
+    enum gs_kube_got got = any(obj, key, &val);
 
     if (got != GS_KUBE_GOT)
         return got;

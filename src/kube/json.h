@@ -48,8 +48,6 @@ enum gs_kube_got gs_kube_json_i32(struct yyjson_val *obj, const char *key, int32
 enum gs_kube_got gs_kube_json_i64(struct yyjson_val *obj, const char *key, int64_t *ret);
 enum gs_kube_got gs_kube_json_obj(struct yyjson_val *obj, const char *key, struct yyjson_val **ret);
 enum gs_kube_got gs_kube_json_arr(struct yyjson_val *obj, const char *key, struct yyjson_val **ret);
-/** The same three outcomes for any type. */
-enum gs_kube_got gs_kube_json_any(struct yyjson_val *obj, const char *key, struct yyjson_val **ret);
 
 /** A quantity as text: a string as it is, a number written out into `arena` (the API accepts both).
  *  Returns  GS_KUBE_WRONG also when out of memory. `val` is the value itself and may be NULL. */

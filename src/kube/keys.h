@@ -9,7 +9,7 @@
 #include "base/map.h"
 #include "core/cleanup.h"
 #include "core/str.h"
-#include "kube/watch.h"
+#include "kube/key.h"
 
 struct gs_kube_entry {
     struct gs_kube_entry *next; /**< in a chain of those to be forgotten */

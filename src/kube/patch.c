@@ -135,11 +135,6 @@ void gs_kube_merge_label(struct gs_kube_merge *m, struct gs_str key, struct gs_s
     gs_kube_merge_pair(m, GS_KUBE_PATH("metadata", "labels"), key, value);
 }
 
-void gs_kube_merge_label_null(struct gs_kube_merge *m, struct gs_str key)
-{
-    gs_kube_merge_pair_null(m, GS_KUBE_PATH("metadata", "labels"), key);
-}
-
 void gs_kube_merge_version(struct gs_kube_merge *m, struct gs_str resource_version)
 {
     gs_kube_merge_str(m, GS_KUBE_PATH("metadata", "resourceVersion"), resource_version);

@@ -44,7 +44,6 @@ void gs_kube_merge_pair_null(struct gs_kube_merge *m, const char *const *path, s
 void gs_kube_merge_annotation(struct gs_kube_merge *m, struct gs_str key, struct gs_str value);
 void gs_kube_merge_annotation_null(struct gs_kube_merge *m, struct gs_str key);
 void gs_kube_merge_label(struct gs_kube_merge *m, struct gs_str key, struct gs_str value);
-void gs_kube_merge_label_null(struct gs_kube_merge *m, struct gs_str key);
 /** metadata.resourceVersion: the patch is refused (409) where the object has changed since. */
 void gs_kube_merge_version(struct gs_kube_merge *m, struct gs_str resource_version);
 void gs_kube_merge_uid(struct gs_kube_merge *m, struct gs_str uid);

@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "core/cleanup.h"
-#include "kube/client.h"
+#include "kube/request.h"
 
 struct gs_buf;
 

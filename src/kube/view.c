@@ -6,7 +6,7 @@
 
 #include "kube/json.h"
 #include "kube/stamp.h"
-#include "kube/view_read.h"
+#include "kube/view_internal.h"
 
 static enum gs_kube_got read_time(yyjson_val *obj, const char *key, int64_t *ret)
 {

@@ -1,11 +1,10 @@
-#include "kube/view.h"
+#include "kube/view_internal.h"
 
 #include <errno.h>
 #include <string.h>
 #include <yyjson.h>
 
 #include "kube/json.h"
-#include "kube/view_read.h"
 
 /* Metadata, and the two objects that most kinds consist of. */
 static int begin(yyjson_val *val, struct gs_arena *arena, struct gs_kube_meta *ret,

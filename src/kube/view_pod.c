@@ -1,11 +1,10 @@
-#include "kube/view.h"
+#include "kube/view_internal.h"
 
 #include <errno.h>
 #include <string.h>
 #include <yyjson.h>
 
 #include "kube/json.h"
-#include "kube/view_read.h"
 
 static int read_env(yyjson_val *item, struct gs_arena *arena, void *entry, struct gs_err *err)
 {

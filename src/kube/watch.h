@@ -13,14 +13,10 @@
 #include "core/cleanup.h"
 #include "core/str.h"
 #include "kube/client.h"
+#include "kube/key.h"
 
 struct gs_kube_watch;
 struct yyjson_val;
-
-struct gs_kube_key {
-    struct gs_str ns; /**< empty for kinds without namespace */
-    struct gs_str name, uid;
-};
 
 struct gs_kube_watch_fns {
     /** An object is new (or returned under another UID, after `deleted` for the old one), or has

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "net/header_line.h"
 #include "net/identity.h"
 #include "net/loop.h"
 
@@ -164,17 +165,23 @@ static void link_call(struct gs_http_client *client, struct gs_http_call *call)
     client->stats.active++;
 }
 
+static void unlink_call(struct gs_http_call *call)
+{
+    if (!call->prev)
+        return;
+    *call->prev = call->next;
+    if (call->next)
+        call->next->prev = call->prev;
+    call->prev = NULL;
+    call->client->stats.active--;
+}
+
 static void free_call(struct gs_http_call *call)
 {
     struct gs_http_client *client = call->client;
 
     gs_loop_timer_cancel(client->loop, &call->timer);
-    if (call->prev) {
-        *call->prev = call->next;
-        if (call->next)
-            call->next->prev = call->prev;
-        client->stats.active--;
-    }
+    unlink_call(call);
     if (call->easy) {
         if (call->state != CALL_QUEUED)
             (void)curl_multi_remove_handle(client->multi, call->easy); /* ours: cannot fail */
@@ -205,11 +212,7 @@ static void finish(struct gs_http_call *call, int rc, const char *error)
     answer.body = gs_buf_str(&call->body);
     /* For `done`, the call is over: it may not be cancelled, and is not found by a closing client.
      */
-    *call->prev = call->next;
-    if (call->next)
-        call->next->prev = call->prev;
-    call->prev = NULL;
-    client->stats.active--;
+    unlink_call(call);
     call->done(call->user, &answer);
     free_call(call);
 }
@@ -443,42 +446,23 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *user)
 
 /* ---- starting and ending ---- */
 
-static int add_line(struct curl_slist **list, const char *line)
-{
-    struct curl_slist *more = curl_slist_append(*list, line);
-
-    if (!more)
-        return -ENOMEM;
-    *list = more;
-    return 0;
-}
-
-static bool has_control(const char *text)
-{
-    for (; *text; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            return true;
-    }
-    return false;
-}
-
 static int set_headers(struct gs_http_call *call, const struct gs_http_ask *ask, bool has_body,
                        struct gs_err *err)
 {
     char type[256];
-    int rc = add_line(&call->headers, "Expect:"); /* no round trip before a body */
+    int rc = gs_header_line_add(&call->headers, "Expect:"); /* no round trip before a body */
 
     for (size_t i = 0; rc == 0 && i < ask->n_headers; i++) {
-        if (has_control(ask->headers[i]))
+        if (gs_header_line_has_control(ask->headers[i]))
             return gs_err_set(err, -EINVAL, "control character in a header");
-        rc = add_line(&call->headers, ask->headers[i]);
+        rc = gs_header_line_add(&call->headers, ask->headers[i]);
     }
     if (rc == 0 && has_body) {
         int n = snprintf(type, sizeof(type), "Content-Type: %s",
                          ask->type ? ask->type : "application/json");
-        if (n < 0 || (size_t)n >= sizeof(type) || has_control(type))
+        if (n < 0 || (size_t)n >= sizeof(type) || gs_header_line_has_control(type))
             return gs_err_set(err, -EINVAL, "bad content type");
-        rc = add_line(&call->headers, type);
+        rc = gs_header_line_add(&call->headers, type);
     }
     return rc;
 }
@@ -541,7 +525,7 @@ static int set_up(struct gs_http_call *call, const struct gs_http_ask *ask, stru
     bool has_body = ask->body.n || strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0 ||
                     strcmp(method, "PATCH") == 0;
 
-    if (!ask->done || !ask->url || !is_token(method) || has_control(ask->url))
+    if (!ask->done || !ask->url || !is_token(method) || gs_header_line_has_control(ask->url))
         return gs_err_set(err, -EINVAL, "bad call");
     call->easy = curl_easy_init();
     if (!call->easy)
@@ -608,13 +592,6 @@ void gs_http_client_cancel(struct gs_http_call *call)
     gs_loop_timer_cancel(client->loop, &call->timer);
     call->state = CALL_CANCELLED;
     gs_loop_defer(client->loop, &client->task, on_task, client);
-}
-
-void gs_http_client_set_deadline(struct gs_http_call *call, uint64_t deadline_ns)
-{
-    call->deadline_ns = deadline_ns;
-    if (call->state != CALL_CANCELLED)
-        arm(call);
 }
 
 int gs_http_client_set_token(struct gs_http_client *client, const char *token)

@@ -16,33 +16,12 @@
 
 #include "core/cleanup.h"
 #include "core/str.h"
+#include "net/http_client_options.h"
 
 struct gs_err;
 struct gs_http_call;
 struct gs_http_client;
 struct gs_loop;
-
-/** Who we are and whom we trust. Zero means none or the default. Everything is copied. A `_pem`
- * beats the `_file` beside it. Files of certificates are read at each new connection. */
-struct gs_http_client_options {
-    const char *ca_file; /**< PEM; neither file nor pem: the system's CAs */
-    struct gs_str ca_pem;
-    const char *cert_file; /**< client certificate, PEM with its chain */
-    struct gs_str cert_pem;
-    const char *key_file;
-    struct gs_str key_pem;
-    const char *token;       /**< bearer token */
-    const char *token_file;  /**< re-read when it changes (looked at with each call); beats token */
-    const char *user;        /**< basic authentication; with password */
-    const char *password;    /**< */
-    const char *server_name; /**< name to ask for and verify in TLS instead of the URL's host */
-    const char *proxy;       /**< URL; NULL: as the environment says; "": none */
-    const char *user_agent;  /**< "gpuslice" */
-    bool insecure;           /**< do not verify the server */
-    bool http1;              /**< never HTTP/2 */
-    unsigned connect_ms;     /**< name, TCP and TLS; 10,000 */
-    unsigned max_connections; /**< per server; 0 no limit */
-};
 
 GS_WUR int gs_http_client_new(struct gs_loop *loop, const struct gs_http_client_options *options,
                               struct gs_http_client **ret_client, struct gs_err *err);
@@ -118,8 +97,6 @@ GS_WUR int gs_http_client_start(struct gs_http_client *client, const struct gs_h
  * Over HTTP/1.1 the connection is closed; over HTTP/2 the server learns of it with the next call on
  * the connection (libcurl 7.88 holds the RST_STREAM back until then). */
 void gs_http_client_cancel(struct gs_http_call *call);
-/** Move the deadline of a running call; 0 takes it away. The timeout stays. */
-void gs_http_client_set_deadline(struct gs_http_call *call, uint64_t deadline_ns);
 
 struct gs_http_client_stats {
     uint64_t calls;       /**< started */

@@ -1,4 +1,4 @@
-#include "net/http_local.h"
+#include "net/http_server_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "net/http_local.h"
+#include "net/http_server_internal.h"
 
 #define SWEEP_MS 1000u
 /** How long connections whose handshake the kernel has begun may take to appear, when stopping. */
@@ -237,7 +237,6 @@ static int note_address(struct gs_http_server *server, int fd)
     if (getsockname(fd, (struct sockaddr *)&ss, &n) < 0)
         return -errno;
     gs_addr_put((const struct sockaddr *)&ss, server->address, sizeof(server->address));
-    server->port = gs_addr_port((const struct sockaddr *)&ss);
     return 0;
 }
 
@@ -416,11 +415,6 @@ void gs_http_server_stop(struct gs_http_server *server, unsigned idle_ms, unsign
 const char *gs_http_server_address(const struct gs_http_server *server)
 {
     return server->address;
-}
-
-uint16_t gs_http_server_port(const struct gs_http_server *server)
-{
-    return server->port;
 }
 
 void gs_http_server_get_stats(const struct gs_http_server *server,

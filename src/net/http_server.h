@@ -129,7 +129,6 @@ GS_WUR int gs_http_server_open(struct gs_loop *loop, const struct gs_http_server
 
 /** Where it listens, with the real port: "127.0.0.1:40113". Valid for the server's life. */
 const char *gs_http_server_address(const struct gs_http_server *server);
-uint16_t gs_http_server_port(const struct gs_http_server *server);
 
 /** Look at the certificate files now rather than within a second (SIGHUP).
  *  Returns  1 a new pair is in use; 0 nothing new; negative errno: refused, the old pair stays. */

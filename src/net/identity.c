@@ -15,7 +15,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "net/http_client.h"
+#include "net/header_line.h"
+#include "net/http_client_options.h"
 
 /** A connection on which nothing is acknowledged for so long is dead. */
 #define SILENCE_MS  30000u
@@ -69,16 +70,6 @@ static int take_file(struct gs_identity *id, const char *path, struct gs_str pem
     if (pem.n)
         return file_of_bytes(id, pem, ret_file);
     return copy_text(&ret_file->path, path);
-}
-
-/** A token goes into a header line: whatever would end that line is refused. */
-static bool is_header_value(const char *text)
-{
-    for (; *text; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            return false;
-    }
-    return true;
 }
 
 int gs_identity_init(struct gs_identity *id, const struct gs_http_client_options *o,
@@ -135,7 +126,7 @@ int gs_identity_set_token(struct gs_identity *id, const char *token)
 {
     char *copy = NULL;
 
-    if (token && !is_header_value(token))
+    if (token && gs_header_line_has_control(token))
         return -EINVAL;
     if (copy_text(&copy, token) < 0)
         return -ENOMEM;
@@ -191,16 +182,6 @@ static int refresh_token(struct gs_identity *id, struct gs_err *err)
     return 0;
 }
 
-static int add_header(struct curl_slist **headers, const char *line)
-{
-    struct curl_slist *more = curl_slist_append(*headers, line);
-
-    if (!more)
-        return -ENOMEM;
-    *headers = more;
-    return 0;
-}
-
 static int apply_token(struct gs_identity *id, struct curl_slist **headers, struct gs_err *err)
 {
     int rc = refresh_token(id, err);
@@ -210,7 +191,7 @@ static int apply_token(struct gs_identity *id, struct curl_slist **headers, stru
     char *line = NULL;
     if (asprintf(&line, "Authorization: Bearer %s", id->token) < 0)
         return -ENOMEM;
-    rc = add_header(headers, line);
+    rc = gs_header_line_add(headers, line);
     free_secret(&line);
     return rc;
 }
@@ -225,11 +206,11 @@ static int apply_name(const struct gs_identity *id, CURL *easy, CURLU *url,
 
     if (curl_url_get(url, CURLUPART_HOST, &host, 0) ||
         curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) ||
-        asprintf(&line, "Host: %s:%s", host, port) < 0 || add_header(headers, line) < 0)
+        asprintf(&line, "Host: %s:%s", host, port) < 0 || gs_header_line_add(headers, line) < 0)
         goto out;
     free(line);
     line = NULL;
-    if (asprintf(&line, "::%s:%s", host, port) < 0 || add_header(ret_to, line) < 0)
+    if (asprintf(&line, "::%s:%s", host, port) < 0 || gs_header_line_add(ret_to, line) < 0)
         goto out;
     rc = -EINVAL;
     if (curl_url_set(url, CURLUPART_HOST, id->server_name, 0) ||

@@ -1,50 +1,9 @@
 #pragma once
 /* gpuslice-scheduler: everything one process does, on one loop. */
 
-#include "apps/scheduler/flags.h"
-#include "base/arena.h"
+#include "apps/scheduler/state.h"
 #include "base/err.h"
-#include "control/admit.h"
-#include "control/bind.h"
-#include "control/filter.h"
-#include "control/handshake.h"
-#include "control/leader.h"
-#include "control/metrics.h"
-#include "control/preempt.h"
-#include "control/registry.h"
-#include "control/retry.h"
-#include "control/sign.h"
 #include "core/cleanup.h"
-#include "kube/event.h"
-#include "model/policy.h"
-#include "net/http_server.h"
-#include "net/loop.h"
-
-struct gs_daemon {
-    const struct gs_flags *flags;
-    struct gs_loop *loop;
-    struct gs_arena conf; /**< configuration: for the life of the process */
-    struct gs_policies policies;
-    struct gs_filter_conf filter;
-    struct gs_admit_conf admit;
-    struct gs_kube_client *client;
-    struct gs_kube_events *events;
-    struct gs_books *books;
-    struct gs_registry *registry;
-    struct gs_binder *binder;
-    struct gs_preempt *preempt;
-    struct gs_retry *retry;
-    struct gs_leader *leader;
-    struct gs_handshake *handshake;
-    struct gs_sign *sign; /**< NULL: grants are not signed, every one is believed */
-    struct gs_metrics *stats;
-    struct gs_http_server *server, *metrics;
-    struct gs_arena call; /**< of one request */
-    unsigned n_scrapes;   /**< pages of metrics that are being written */
-    uint64_t start_unix_s;
-    struct gs_loop_timer housekeeping;
-    bool is_stopping;
-};
 
 /** Read configuration, connect, listen. On failure what was set up is for gs_daemon_fini(). */
 GS_WUR int gs_daemon_init(struct gs_daemon *d, const struct gs_flags *flags, struct gs_err *err);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/scheduler/daemon.h"
 #include "apps/scheduler/scrape.h"
+#include "apps/scheduler/state.h"
 #include "base/clock.h"
 #include "control/extender.h"
 #include "core/size.h"

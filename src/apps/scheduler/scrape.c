@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "apps/scheduler/daemon.h"
+#include "apps/scheduler/state.h"
 #include "base/file.h"
 
 #define PAGES_MAX 4 /* at once: a page of a large cluster is tens of MiB */

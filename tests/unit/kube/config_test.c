@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "kube/config_file.h"
+
 /* A folder of this test's own, and an environment to match. */
 struct fixture {
     char dir[64];

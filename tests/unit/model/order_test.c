@@ -1,4 +1,3 @@
-#include "model/node.h"
 #include "model/order.h"
 
 #include <errno.h>
@@ -8,6 +7,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+
+#include "model/node.h"
 
 #define PREFIX "invalid hami.io/device-scoring-weights annotation "
 

@@ -1,4 +1,3 @@
-#include "model/node.h"
 #include "model/policy.h"
 
 #include <errno.h>
@@ -9,6 +8,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "model/node.h"
 
 #define CORDON "hami.io/device-cordon"
 

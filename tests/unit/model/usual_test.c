@@ -1,5 +1,3 @@
-#include "model/node.h"
-#include "model/request.h"
 #include "model/usual.h"
 
 #include <errno.h>
@@ -9,6 +7,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+
+#include "model/node.h"
+#include "model/request.h"
 
 static const struct gs_policy_ops ops = {.read_node = gs_usual_read_register};
 

@@ -1,4 +1,3 @@
-#include "model/request.h"
 #include "vendors/registry_policy.h"
 
 #include <setjmp.h>
@@ -13,6 +12,7 @@
 
 #include "core/cleanup.h"
 #include "model/policy.h"
+#include "model/request.h"
 
 /* Order of HAMi's own registration (control-plane, quirk 3). */
 static const char *const order[] = {

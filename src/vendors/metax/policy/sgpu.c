@@ -14,6 +14,7 @@
 #include "model/select.h"
 #include "model/text.h"
 #include "model/usual.h"
+#include "vendors/metax/policy/sgpu_card.h"
 #include "vendors/metax/policy/sgpu_node.h"
 #include "vendors/metax/policy/sgpu_prefer.h"
 
@@ -22,27 +23,6 @@
 static const struct gs_str class_key = {"metax-tech.com/sgpu-app-class", 29};
 static const struct gs_str qos_key = {"metax-tech.com/sgpu-qos-policy", 30};
 static const struct gs_str aware_key = {"metax-tech.com/sgpu-topology-aware", 34};
-
-static const char *const qos_name[] = {
-    [GS_SGPU_QOS_BEST_EFFORT] = "best-effort",
-    [GS_SGPU_QOS_FIXED_SHARE] = "fixed-share",
-    [GS_SGPU_QOS_BURST_SHARE] = "burst-share",
-};
-
-uint32_t gs_sgpu_qos_of(struct gs_str text)
-{
-    if (text.n == 0)
-        return GS_SGPU_QOS_NONE;
-    for (uint32_t i = GS_SGPU_QOS_BEST_EFFORT; i < GS_SGPU_QOS_OTHER; i++)
-        if (gs_str_eq_c(text, qos_name[i]))
-            return i;
-    return GS_SGPU_QOS_OTHER;
-}
-
-static uint32_t tag_class(uint32_t tag)
-{
-    return tag & GS_SGPU_CLASS_MASK;
-}
 
 static uint32_t tag_of(const struct gs_policy *policy, const struct gs_pod *pod)
 {
@@ -54,18 +34,7 @@ static uint32_t tag_of(const struct gs_policy *policy, const struct gs_pod *pod)
         tag = GS_SGPU_CLASS_ONLINE;
     else if (gs_str_eq_c(text, "offline"))
         tag = GS_SGPU_CLASS_OFFLINE;
-    return tag | gs_sgpu_qos_of(gs_pod_annotation(pod, qos_key, NULL)) << GS_SGPU_QOS_SHIFT;
-}
-
-struct gs_sgpu_crowd gs_sgpu_crowd_of(const struct gs_use *use)
-{
-    struct gs_sgpu_crowd crowd = {0};
-
-    for (size_t i = 0; i < use->n_tenants; i++) {
-        crowd.online += tag_class(use->tenant[i].tag) == GS_SGPU_CLASS_ONLINE;
-        crowd.offline += tag_class(use->tenant[i].tag) == GS_SGPU_CLASS_OFFLINE;
-    }
-    return crowd;
+    return tag | gs_sgpu_card_qos(gs_pod_annotation(pod, qos_key, NULL)) << GS_SGPU_QOS_SHIFT;
 }
 
 /* A bare number is GiB, one with a unit bytes. The API server writes whole thousands as "1k": that
@@ -127,11 +96,10 @@ static int admit_qos(struct gs_pod *pod, struct gs_err *err)
 {
     bool has_qos;
     struct gs_str text = gs_pod_annotation(pod, qos_key, &has_qos);
-    uint32_t qos = gs_sgpu_qos_of(text);
+    uint32_t qos = gs_sgpu_card_qos(text);
 
     if (!has_qos)
-        return gs_pod_edit(pod, GS_EDIT_ANNOTATION, 0, qos_key,
-                           gs_str_of(qos_name[GS_SGPU_QOS_BEST_EFFORT]));
+        return gs_pod_edit(pod, GS_EDIT_ANNOTATION, 0, qos_key, GS_STR("best-effort"));
     if (qos == GS_SGPU_QOS_NONE || qos == GS_SGPU_QOS_OTHER)
         return gs_err_set(err, -EINVAL,
                           "%s must be set one of [best-effort, fixed-share, burst-share]",
@@ -155,7 +123,7 @@ static int admit(const struct gs_policy *policy, struct gs_pod *pod, size_t cont
                                "must be a number of GiB, or bytes with a unit, below 2^31 MiB",
                                err);
     rc = admit_class(policy, pod, container, err);
-    if (rc == 0 && tag_class(tag_of(policy, pod)) != GS_SGPU_CLASS_ONLINE)
+    if (rc == 0 && gs_sgpu_card_class(tag_of(policy, pod)) != GS_SGPU_CLASS_ONLINE)
         rc = admit_qos(pod, err);
     return rc < 0 ? rc : 1;
 }
@@ -193,8 +161,8 @@ static bool is_ours(const struct gs_policy *policy, const struct gs_fit *fit, ui
 static bool suits_class(const struct gs_fit *fit, uint32_t at)
 {
     const struct gs_use *use = &fit->use[at];
-    uint32_t class = tag_class(fit->wish->tag);
-    struct gs_sgpu_crowd crowd = gs_sgpu_crowd_of(use);
+    uint32_t class = gs_sgpu_card_class(fit->wish->tag);
+    struct gs_sgpu_crowd crowd = gs_sgpu_card_crowd(use);
 
     if (use->slots <= 0 || (use->n_tenants == 0 && class == GS_SGPU_CLASS_NONE))
         return true;
@@ -215,7 +183,8 @@ static uint32_t qos_on(const struct gs_fit *fit, uint32_t at)
         uint32_t qos = t->tag >> GS_SGPU_QOS_SHIFT;
 
         /* who has all cores, or is online, sets none */
-        if (t->cores < 100 && tag_class(t->tag) != GS_SGPU_CLASS_ONLINE && qos != GS_SGPU_QOS_NONE)
+        if (t->cores < 100 && gs_sgpu_card_class(t->tag) != GS_SGPU_CLASS_ONLINE &&
+            qos != GS_SGPU_QOS_NONE)
             return qos;
     }
     return card->qos;
@@ -253,7 +222,7 @@ static enum gs_reason question(const struct gs_policy *policy, const struct gs_f
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
-    bool is_online = tag_class(fit->wish->tag) == GS_SGPU_CLASS_ONLINE;
+    bool is_online = gs_sgpu_card_class(fit->wish->tag) == GS_SGPU_CLASS_ONLINE;
     enum gs_reason why = gs_device_ask_open(dev, use);
 
     if (why != GS_REASON_COUNT)
@@ -275,7 +244,7 @@ static enum gs_reason question(const struct gs_policy *policy, const struct gs_f
 
 static int prefer(const struct gs_fit *fit, struct gs_pick *pick, size_t n)
 {
-    switch (tag_class(fit->wish->tag)) {
+    switch (gs_sgpu_card_class(fit->wish->tag)) {
     case GS_SGPU_CLASS_ONLINE:
         return gs_sgpu_prefer_quiet(fit, pick, n);
     case GS_SGPU_CLASS_NONE:
@@ -290,7 +259,7 @@ static int prefer(const struct gs_fit *fit, struct gs_pick *pick, size_t n)
 static int fit_cards(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick)
 {
     struct gs_pick *pick = GS_ARENA_ARRAY(fit->arena, fit->group->n, struct gs_pick);
-    bool is_online = tag_class(fit->wish->tag) == GS_SGPU_CLASS_ONLINE;
+    bool is_online = gs_sgpu_card_class(fit->wish->tag) == GS_SGPU_CLASS_ONLINE;
     size_t n = 0, wanted = (size_t)fit->request->nums;
     int rc = 0;
 
@@ -347,7 +316,7 @@ static double score(const struct gs_policy *policy, const struct gs_assignment *
             has_any = true;
             has_whole = has_whole || a->pick[c][i].cores == 100;
         }
-    if (has_any && tag_class(a->wish->tag) == GS_SGPU_CLASS_ONLINE)
+    if (has_any && gs_sgpu_card_class(a->wish->tag) == GS_SGPU_CLASS_ONLINE)
         return weight * (double)gs_sgpu_prefer_online_score(a);
     if (has_whole && is_aware(policy, a->pod))
         return weight * (double)gs_sgpu_prefer_linked_score(a);

@@ -5,7 +5,7 @@
 
 #include "model/json.h"
 #include "model/register.h"
-#include "vendors/metax/policy/sgpu.h"
+#include "vendors/metax/policy/sgpu_card.h"
 
 static int read_amounts(yyjson_val *v, struct gs_device *ret, int32_t *ret_zone)
 {
@@ -45,7 +45,7 @@ static int read_card(yyjson_val *v, uint32_t index, struct gs_arena *arena, stru
         rc = -EINVAL;
     if (rc == -EINVAL)
         return gs_err_set(err, rc, "device %u has no uuid, or a value of another kind", index);
-    card->qos = gs_sgpu_qos_of(qos);
+    card->qos = gs_sgpu_card_qos(qos);
     return rc;
 }
 

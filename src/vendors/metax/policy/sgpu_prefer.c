@@ -6,7 +6,7 @@
 
 #include "model/fit.h"
 #include "model/policy.h"
-#include "vendors/metax/policy/sgpu.h"
+#include "vendors/metax/policy/sgpu_card.h"
 
 /* A card among those that serve, with what it is sorted by: smaller is better. */
 struct ranked {
@@ -60,7 +60,7 @@ int gs_sgpu_prefer_quiet(const struct gs_fit *fit, struct gs_pick *pick, size_t 
     if (r == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++) {
-        struct gs_sgpu_crowd crowd = gs_sgpu_crowd_of(&fit->use[pick[i].dev]);
+        struct gs_sgpu_crowd crowd = gs_sgpu_card_crowd(&fit->use[pick[i].dev]);
 
         r[i].key[0] = crowd.online == 0 && crowd.offline > 0;
         r[i].key[1] = crowd.online;
@@ -123,7 +123,7 @@ int64_t gs_sgpu_prefer_online_score(const struct gs_assignment *a)
     int64_t score = 0;
 
     for (uint32_t i = a->group->first; i < a->group->first + a->group->n; i++) {
-        struct gs_sgpu_crowd crowd = gs_sgpu_crowd_of(&a->node->use[i]);
+        struct gs_sgpu_crowd crowd = gs_sgpu_card_crowd(&a->node->use[i]);
 
         if (!is_picked(a, i, 0))
             continue;

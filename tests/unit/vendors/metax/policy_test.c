@@ -7,6 +7,7 @@
 #include "model/request.h"
 #include "vendors/metax/policy/metax.h"
 #include "vendors/metax/policy/sgpu.h"
+#include "vendors/metax/policy/sgpu_card.h"
 #include "whole.h"
 #include "yaml.h"
 

@@ -62,7 +62,6 @@ struct gs_http_server {
     struct MHD_Daemon *mhd;
     int mhd_fd; /**< its epoll, watched by ours */
     char address[GS_ADDR_TEXT];
-    uint16_t port;
     struct gs_server_tls tls; /**< pair == NULL: plain */
     struct gs_http_conn *conns;
     struct gs_buf spare; /**< body of an earlier request, for the next one */
