@@ -171,7 +171,7 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
     rc = gs_filter_reserve(
         &(struct gs_filter_env){
             .books = b->books, .conf = b->opt.filter, .now = now_of(b), .arena = &op->arena},
-        &placed, op->what.node, err);
+        &placed, pod.priority, op->what.node, err);
     if (rc == -ENODATA) {
         op->is_plain = true;
         return 0;

@@ -482,8 +482,8 @@ int gs_filter(const struct gs_filter_env *env, struct gs_str body, char **ret_re
     return rc;
 }
 
-int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod, struct gs_str name,
-                      struct gs_err *err)
+int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod, int32_t priority,
+                      struct gs_str name, struct gs_err *err)
 {
     struct gs_filter_note note = {0};
     struct call c = call_of(env, &note);
@@ -503,7 +503,7 @@ int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
     if (node == NULL)
         return gs_err_set(err, -ENOENT, "node unregistered");
     memset(&reasons, 0, sizeof(reasons));
-    gs_books_lift(env->books, pod->uid, INT32_MIN); /* what is held for the pod itself */
+    gs_books_lift(env->books, pod->uid, priority); /* as in the filter */
     node = gs_books_node(env->books, name);
     rc = gs_place(&c.ask, node, env->arena, &placement, &reasons);
     if (rc == -ENOSPC) {

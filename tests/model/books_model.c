@@ -511,7 +511,7 @@ static bool decide_at_bind(struct pod *p)
     (void)snprintf(uid, sizeof(uid), "u%u", p->serial);
     (void)snprintf(node, sizeof(node), "n%d", p->chosen);
     pod.uid = pod.name = gs_str_of(uid);
-    rc = gs_filter_reserve(&env, &pod, gs_str_of(node), NULL);
+    rc = gs_filter_reserve(&env, &pod, 0, gs_str_of(node), NULL);
     gs_arena_fini(&arena);
     return rc == 0 && copy_decision(p);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "control/filter.h"
 #include "toy.h"
 
 #define REGISTER                                                                                   \
@@ -102,6 +103,42 @@ static void counts_for_lower_priorities(void **state)
     stop(&kit);
 }
 
+static int reserve_for(struct kit *kit, const char *uid, int32_t priority)
+{
+    const struct gs_filter_conf conf = {GS_STR("spread"), GS_STR("binpack"), false, 1000};
+    struct gs_pod pod = kit->toy.pod;
+
+    pod.uid = pod.name = gs_str_of(uid);
+    return gs_filter_reserve(
+        &(struct gs_filter_env){
+            .books = kit->books, .conf = &conf, .now = {1, 1}, .arena = &kit->toy.arena},
+        &pod, priority, GS_STR("n"), &kit->toy.err);
+}
+
+/* A decision at bind keeps to holds as the filter does: 3000 of 4000 MiB that are left are held by
+ * a pod of priority 100, and another wants 3000. */
+static void counts_at_bind(void **state)
+{
+    static const char *const others[] = {"a", "b", "c", "d"};
+    struct kit kit;
+
+    (void)state;
+    start(&kit);
+    hold(&kit, 1000);
+    for (size_t i = 0; i < GS_ARRAY_LEN(others); i++)
+        pod(&kit, others[i], 100, GS_BOOKS_STAYS);
+    assert_int_equal(taken(&kit), 7000);
+    assert_int_equal(reserve_for(&kit, "low", INT32_MIN), -ENOSPC);
+    assert_int_equal(reserve_for(&kit, "low", 99), -ENOSPC);
+    assert_int_equal(reserve_for(&kit, "same", 100), -ENOSPC);
+    assert_int_equal(taken(&kit), 7000);
+    assert_int_equal(reserve_for(&kit, "high", 101), 0);
+    assert_true(gs_books_release(kit.books, GS_STR("high")));
+    assert_int_equal(reserve_for(&kit, "uid1", 100), 0); /* whom it is held for */
+    assert_int_equal(taken(&kit), 7000);
+    stop(&kit);
+}
+
 /* Never twice: the hold rests beside the reservation, and comes back where that is given up. */
 static void rests_beside_the_reservation(void **state)
 {
@@ -173,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_for_lower_priorities),
+        cmocka_unit_test(counts_at_bind),
         cmocka_unit_test(rests_beside_the_reservation),
         cmocka_unit_test(ends_with_its_lease),
         cmocka_unit_test(the_lowest),
