@@ -14,6 +14,13 @@
 #define SHORT_MEM  "cambricon.com/vmemory"
 #define SHORT_CORE "cambricon.com/vcore"
 
+/* Names that a container uses (gs_request.form), or that a node advertises. */
+enum { MEM_FIRST = 1, MEM_OTHER = 2, CORE_FIRST = 4, CORE_OTHER = 8 };
+
+struct facts {
+    unsigned names; /* 0: the node advertises none: its plugin is an older one that registers */
+};
+
 /* --- what a container asks --- */
 
 /* The amount under whichever spelling stands there; as gs_amount_read_i32(). */
@@ -54,6 +61,19 @@ static int admit(const struct gs_policy *policy, struct gs_pod *pod, size_t cont
     return rc < 0 ? rc : 1;
 }
 
+/* Which of the four names does something have? */
+static unsigned names_of(const struct gs_names *names,
+                         bool (*has)(const void *of, struct gs_str name), const void *of)
+{
+    return (has(of, names->mem) ? MEM_FIRST : 0u) | (has(of, names->mem2) ? MEM_OTHER : 0u) |
+           (has(of, names->core) ? CORE_FIRST : 0u) | (has(of, names->core2) ? CORE_OTHER : 0u);
+}
+
+static bool asked_under(const void *of, struct gs_str name)
+{
+    return gs_amount_is_there(of, name, GS_AMOUNT_BOTH);
+}
+
 static void request(const struct gs_policy *policy, const struct gs_pod *pod, size_t container,
                     struct gs_request *ret)
 {
@@ -67,6 +87,7 @@ static void request(const struct gs_policy *policy, const struct gs_pod *pod, si
         read_either(c, names->core, names->core2, 1, &r.cores) < 0)
         return;
     r.mem_pct = r.mem_mib == 0 ? 100 : 0;
+    r.form = (uint8_t)names_of(names, asked_under, c);
     *ret = r;
 }
 
@@ -119,13 +140,55 @@ static int read_capacity(const struct gs_policy *policy, const struct gs_node_vi
     return gs_arena_check(arena);
 }
 
+static bool advertised_under(const void *of, struct gs_str name)
+{
+    int64_t amount;
+
+    return gs_node_amount(of, name, &amount) > 0;
+}
+
 static int read_node(const struct gs_policy *policy, const struct gs_node_view *node,
                      struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
                      struct gs_err *err)
 {
+    struct facts *facts;
     int rc = gs_usual_read_register(policy, node, arena, ret_dev, ret, err);
 
-    return rc != -ENOENT ? rc : read_capacity(policy, node, arena, ret_dev, ret, err);
+    if (rc == -ENOENT)
+        rc = read_capacity(policy, node, arena, ret_dev, ret, err);
+    if (rc < 0)
+        return rc;
+    facts = GS_ARENA_NEW(arena, struct facts);
+    if (facts == NULL)
+        return -ENOMEM;
+    facts->names = names_of(&policy->names, advertised_under, node->capacity);
+    ret->facts = facts;
+    return rc;
+}
+
+/* --- which cards --- */
+
+/* The node advertises the amount, but only under the name that the container does not use: the
+ * kubelet would start it without a slice, and say nothing. */
+static bool is_other(unsigned asked, unsigned has, unsigned one, unsigned two)
+{
+    return ((asked & one) != 0 && (has & (one | two)) == two) ||
+           ((asked & two) != 0 && (has & (one | two)) == one);
+}
+
+static const struct gs_fit_rules rules = {.checks_quota = true};
+
+static int fit(const struct gs_policy *policy, struct gs_fit *fit, struct gs_pick *ret_pick)
+{
+    const struct facts *facts = fit->group->facts;
+    unsigned asked = fit->request->form;
+
+    if (is_other(asked, facts->names, MEM_FIRST, MEM_OTHER) ||
+        is_other(asked, facts->names, CORE_FIRST, CORE_OTHER)) {
+        gs_reasons_add(fit->reasons, GS_REASON_MODE_NOT_FIT, fit->group->n);
+        return -ENOSPC;
+    }
+    return gs_fit_walk(policy, &rules, fit, ret_pick);
 }
 
 /* --- what the vendor's plugin is told --- */
@@ -156,12 +219,11 @@ static int annotate(const struct gs_policy *policy, const struct gs_assignment *
     return rc < 0 ? rc : gs_arena_check(arena);
 }
 
-static const struct gs_fit_rules rules = {.checks_quota = true};
-
 static const struct gs_policy_ops ops = {
     .admit = admit,
     .request = request,
     .read_node = read_node,
+    .fit = fit,
     .rules = &rules,
     .annotate = annotate,
 };

@@ -194,6 +194,53 @@ static void test_choice_of_the_pod(void **state)
     kit_fini(&kit);
 }
 
+/* What the node answers to a pod that uses these names; NULL: it takes it. */
+static void want_answer(const char *node_mem, const char *node_core, const char *pod_mem,
+                        const char *pod_core, const char *reasons)
+{
+    struct gs_pairs pairs;
+    struct kit kit;
+
+    setup(&kit, NULL);
+    if (node_mem != NULL)
+        kit_capacity(&kit, node_mem, "182");
+    if (node_core != NULL)
+        kit_capacity(&kit, node_core, "200");
+    if (node_mem == NULL)
+        kit_annotate_node(&kit, "hami.io/node-mlu-register",
+                          "A,10,23308,100,MLU-370-X4,0,true:B,10,23308,100,MLU-370-X4,0,true:");
+    assert_int_equal(kit_read_node(&kit), 0);
+    kit_limit(&kit, 0, COUNT, "1");
+    if (pod_mem != NULL)
+        kit_limit(&kit, 0, pod_mem, "20");
+    if (pod_core != NULL)
+        kit_limit(&kit, 0, pod_core, "10");
+    assert_int_equal(whole_place(&kit, NULL, 1, &pairs), reasons != NULL ? -ENOSPC : 0);
+    if (reasons != NULL)
+        assert_string_equal(kit_reasons(&kit), reasons);
+    kit_fini(&kit);
+}
+
+/* A plugin advertises one spelling; under the other one the kubelet asks it for nothing. */
+static void test_spelling_of_the_node(void **state)
+{
+    static const char no[] = "2/2 ModeNotFit";
+
+    (void)state;
+    want_answer(LONG_MEM, LONG_CORE, LONG_MEM, LONG_CORE, NULL);
+    want_answer(LONG_MEM, LONG_CORE, SHORT_MEM, SHORT_CORE, no);
+    want_answer(LONG_MEM, LONG_CORE, LONG_MEM, SHORT_CORE, no);
+    want_answer(LONG_MEM, LONG_CORE, SHORT_MEM, NULL, no);
+    want_answer(LONG_MEM, LONG_CORE, NULL, NULL, NULL); /* a whole card, by its count alone */
+    want_answer(SHORT_MEM, SHORT_CORE, SHORT_MEM, SHORT_CORE, NULL);
+    want_answer(SHORT_MEM, SHORT_CORE, LONG_MEM, NULL, no);
+    want_answer(SHORT_MEM, SHORT_CORE, NULL, LONG_CORE, no);
+    /* older plugins that register and advertise neither */
+    want_answer(NULL, NULL, SHORT_MEM, SHORT_CORE, NULL);
+    want_answer(NULL, NULL, LONG_MEM, LONG_CORE, NULL);
+    want_answer(NULL, SHORT_CORE, LONG_MEM, LONG_CORE, no);
+}
+
 static void want_written(struct kit *kit, const char *profile)
 {
     struct gs_pairs pairs = kit_write(kit, 0);
@@ -210,8 +257,8 @@ static void test_annotations(void **state)
 
     (void)state;
     setup(&kit, NULL);
-    kit_capacity(&kit, LONG_CORE, "100");
-    kit_capacity(&kit, LONG_MEM, "1000");
+    kit_capacity(&kit, SHORT_CORE, "100");
+    kit_capacity(&kit, SHORT_MEM, "1000");
     assert_int_equal(kit_read_node(&kit), 0);
     kit_limit(&kit, 0, COUNT, "1");
     kit_limit(&kit, 0, SHORT_CORE, "10");
@@ -282,10 +329,15 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_memory),         cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_two_spellings),     cmocka_unit_test(test_capacity),
-        cmocka_unit_test(test_register),          cmocka_unit_test(test_annotations),
-        cmocka_unit_test(test_choice_of_the_pod), cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_two_spellings),
+        cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_register),
+        cmocka_unit_test(test_annotations),
+        cmocka_unit_test(test_spelling_of_the_node),
+        cmocka_unit_test(test_choice_of_the_pod),
+        cmocka_unit_test(test_whole),
         cmocka_unit_test(test_section),
     };
 
