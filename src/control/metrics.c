@@ -1,17 +1,58 @@
 #include "control/metrics.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
-#include "control/metrics_own.h"
+#include "base/prom.h"
+#include "model/reason.h"
 
-#define LINES_A_STEP 1000
-#define MIB          1048576.0
-#define ZONE         "vGPU" /* HAMi's, on every series of a card or pod */
+#define OWN     "gpuslice_scheduler_"
+#define BUCKETS 20
+
+struct gs_metrics {
+    struct {
+        uint64_t bucket[BUCKETS + 1]; /**< not yet added up; last: beyond all */
+        uint64_t n, sum_ns;
+    } took[GS_METRICS_CALL_COUNT];
+    uint64_t filtered[GS_FILTER_ERROR + 1], simulated;
+    uint64_t filter_why[GS_REASON_COUNT], unregistered;
+    uint64_t admitted[GS_ADMIT_OUTCOME_COUNT], admit_why[GS_ADMIT_WHY_COUNT], stripped;
+    uint64_t bound, not_bound, expired;
+};
+
+static const char *const call_word[GS_METRICS_CALL_COUNT] = {
+    [GS_METRICS_FILTER] = "filter",
+    [GS_METRICS_PRIORITIZE] = "prioritize",
+    [GS_METRICS_BIND] = "bind",
+    [GS_METRICS_WEBHOOK] = "webhook",
+};
+
+static const char *const filter_word[] = {
+    [GS_FILTER_NOTHING_ASKED] = "nothing_asked",
+    [GS_FILTER_FOUND] = "found",
+    [GS_FILTER_NO_ROOM] = "no_room",
+    [GS_FILTER_ERROR] = "error",
+};
+
+static const char *const admit_word[GS_ADMIT_OUTCOME_COUNT] = {
+    [GS_ADMIT_NOT_OURS] = "not_ours",
+    [GS_ADMIT_OURS] = "ours",
+    [GS_ADMIT_REFUSED] = "refused",
+    [GS_ADMIT_ERROR] = "error",
+};
+
+static const char *const admit_why_word[GS_ADMIT_WHY_COUNT] = {
+    [GS_ADMIT_WHY_REVIEW] = "UnreadableReview", [GS_ADMIT_WHY_NO_CONTAINERS] = "NoContainers",
+    [GS_ADMIT_WHY_GRANTS] = "TooManyGrants",    [GS_ADMIT_WHY_VENDOR] = "InvalidRequest",
+    [GS_ADMIT_WHY_PRIVILEGED] = "Privileged",   [GS_ADMIT_WHY_NODE_ASSIGNED] = "NodeAssigned",
+    [GS_ADMIT_WHY_QUOTA] = "ExceedsQuota",
+};
+
+/* Upper bounds in microseconds. */
+static const uint32_t bound_us[BUCKETS] = {
+    10,    25,    50,     100,    250,    500,     1000,    2500,    5000,     10000,
+    25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000};
 
 int gs_metrics_new(struct gs_metrics **ret)
 {
@@ -25,387 +66,269 @@ struct gs_metrics *gs_metrics_free(struct gs_metrics *m)
     return NULL;
 }
 
-/* ---- text ---- */
+/* ---- counting ---- */
 
-void gs_metrics_head(struct gs_buf *buf, const char *name, const char *type, const char *help)
+void gs_metrics_took(struct gs_metrics *m, enum gs_metrics_call call, uint64_t ns)
 {
-    gs_buf_addf(buf, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    size_t i = 0;
+
+    while (i < BUCKETS && ns > (uint64_t)bound_us[i] * 1000)
+        i++;
+    m->took[call].bucket[i]++;
+    m->took[call].n++;
+    m->took[call].sum_ns += ns;
 }
 
-static void add_escaped(struct gs_buf *buf, struct gs_str s)
+void gs_metrics_filtered(struct gs_metrics *m, const struct gs_filter_note *note)
 {
-    size_t from = 0;
-
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-
-        if (c != '\\' && c != '"' && c != '\n')
-            continue;
-        gs_buf_add(buf, s.p + from, i - from);
-        gs_buf_add(buf, c == '\n' ? "\\n" : c == '"' ? "\\\"" : "\\\\", 2);
-        from = i + 1;
-    }
-    gs_buf_add(buf, s.p + from, s.n - from);
+    m->filtered[note->outcome]++;
+    m->simulated += note->is_simulation;
+    m->unregistered += note->n_unregistered > 0;
+    for (size_t i = 0; i < GS_REASON_COUNT; i++)
+        m->filter_why[i] += note->why >> i & 1;
 }
 
-void gs_metrics_line(struct gs_buf *buf, const char *name, const struct gs_metrics_label *label,
-                     size_t n, double value)
+void gs_metrics_admitted(struct gs_metrics *m, const struct gs_admit_reply *reply)
 {
-    char before = '{';
+    m->admitted[reply->outcome]++;
+    m->admit_why[reply->why]++;
+    m->stripped += reply->stripped;
+}
 
-    gs_buf_adds(buf, name);
-    for (size_t i = 0; i < n; i++) {
-        if (label[i].key == NULL || label[i].value.p == NULL)
-            continue;
-        gs_buf_addc(buf, before, 1);
-        gs_buf_adds(buf, label[i].key);
-        gs_buf_add(buf, "=\"", 2);
-        add_escaped(buf, label[i].value);
-        gs_buf_addc(buf, '"', 1);
-        before = ',';
-    }
-    if (before == ',')
-        gs_buf_addc(buf, '}', 1);
-    if (value >= 0 && value < 9e15 && value == floor(value))
-        gs_buf_addf(buf, " %llu\n", (unsigned long long)value);
+void gs_metrics_bound(struct gs_metrics *m, const char *error)
+{
+    if (error[0] == '\0')
+        m->bound++;
     else
-        gs_buf_addf(buf, " %.9g\n", value);
+        m->not_bound++;
 }
 
-/* ---- series of cards ---- */
-
-static bool is_amd(const struct gs_device *dev)
+void gs_metrics_expired(struct gs_metrics *m, size_t n)
 {
-    return dev->type.n >= 3 && strncasecmp(dev->type.p, "AMD", 3) == 0;
+    m->expired += n;
 }
 
-/* AMD counts compute units; the others, percent. */
-static double core_pct(const struct gs_device *dev, int32_t cores)
+/* ---- writing ---- */
+
+static void one(struct gs_buf *buf, const char *name, const char *type, const char *help,
+                double value)
 {
-    if (!is_amd(dev))
-        return cores;
-    return dev->cores > 0 ? ceil(100.0 * cores / dev->cores) : 0;
+    gs_prom_head(buf, name, type, help);
+    gs_prom_line(buf, name, NULL, 0, value);
 }
 
-static double mem_limit(const struct gs_device *dev, const struct gs_use *use)
+static void write_took(const struct gs_metrics *m, struct gs_buf *buf)
 {
-    (void)use;
-    return dev->mem_mib * MIB;
-}
+    const char *name = OWN "request_seconds";
+    char le[24];
 
-static double core_limit(const struct gs_device *dev, const struct gs_use *use)
-{
-    (void)use;
-    return is_amd(dev) ? 100 : dev->cores;
-}
+    gs_prom_head(buf, name, "histogram", "Time from a request to its answer.");
+    for (size_t c = 0; c < GS_METRICS_CALL_COUNT; c++) {
+        struct gs_str call = gs_str_of(call_word[c]);
+        uint64_t sum = 0;
 
-static double core_limit_raw(const struct gs_device *dev, const struct gs_use *use)
-{
-    (void)use;
-    return dev->cores;
-}
-
-static double mem_used(const struct gs_device *dev, const struct gs_use *use)
-{
-    (void)dev;
-    return use->mem_mib * MIB;
-}
-
-static double shares(const struct gs_device *dev, const struct gs_use *use)
-{
-    (void)dev;
-    return use->slots;
-}
-
-static double core_used(const struct gs_device *dev, const struct gs_use *use)
-{
-    return core_pct(dev, use->cores);
-}
-
-static double core_used_raw(const struct gs_device *dev, const struct gs_use *use)
-{
-    (void)dev;
-    return use->cores;
-}
-
-static double mem_ratio(const struct gs_device *dev, const struct gs_use *use)
-{
-    return dev->mem_mib > 0 ? (double)use->mem_mib / dev->mem_mib : NAN; /* NAN: no line */
-}
-
-enum { HAS_TYPE = 1, HAS_CORES = 2, HAS_MEM = 4, IS_LEGACY = 8 };
-
-struct card_family {
-    const char *name;
-    unsigned flags;
-    double (*value)(const struct gs_device *dev, const struct gs_use *use);
-    const char *help;
-};
-
-static const struct card_family card_families[] = {
-    {"hami_gpu_memory_limit_bytes", HAS_TYPE, mem_limit, "Memory of a card."},
-    {"hami_gpu_core_limit_ratio", HAS_TYPE, core_limit, "Compute of a card."},
-    {"hami_gpu_memory_allocated_bytes", HAS_TYPE | HAS_CORES, mem_used,
-     "Memory of a card that is given away."},
-    {"hami_gpu_shared_count", HAS_TYPE, shares, "Containers that share a card."},
-    {"hami_gpu_core_allocated_ratio", HAS_TYPE, core_used, "Compute of a card that is given away."},
-    {"hami_node_gpu_overview", HAS_TYPE | HAS_CORES | HAS_MEM, mem_used,
-     "Memory of a card that is given away, with what the card has."},
-    {"hami_node_gpu_memory_allocated_ratio", HAS_TYPE, mem_ratio,
-     "Part of a card's memory that is given away."},
-    {"GPUDeviceMemoryLimit", IS_LEGACY | HAS_TYPE, mem_limit, "Memory of a card."},
-    {"GPUDeviceCoreLimit", IS_LEGACY | HAS_TYPE, core_limit_raw, "Compute of a card."},
-    {"GPUDeviceMemoryAllocated", IS_LEGACY | HAS_TYPE | HAS_CORES, mem_used,
-     "Memory of a card that is given away."},
-    {"GPUDeviceSharedNum", IS_LEGACY | HAS_TYPE, shares, "Containers that share a card."},
-    {"GPUDeviceCoreAllocated", IS_LEGACY | HAS_TYPE, core_used_raw,
-     "Compute of a card that is given away."},
-    {"nodeGPUOverview", IS_LEGACY | HAS_TYPE | HAS_CORES | HAS_MEM, mem_used,
-     "Memory of a card that is given away, with what the card has."},
-    {"nodeGPUMemoryPercentage", IS_LEGACY, mem_ratio,
-     "Part of a card's memory that is given away."},
-};
-
-static size_t write_cards(const struct card_family *f, const struct gs_node *node,
-                          struct gs_buf *buf)
-{
-    bool is_old = (f->flags & IS_LEGACY) != 0;
-    char index[16], cores[16], mem[16];
-
-    for (size_t i = 0; i < node->n_dev; i++) {
-        const struct gs_device *dev = &node->dev[i];
-        double value = f->value(dev, &node->use[i]);
-
-        if (isnan(value))
-            continue;
-        (void)snprintf(index, sizeof(index), "%u", dev->index);
-        (void)snprintf(cores, sizeof(cores), "%d", dev->cores);
-        (void)snprintf(mem, sizeof(mem), "%d", dev->mem_mib);
-        GS_METRICS_LINE(buf, f->name, value, {"zone", GS_STR(ZONE)},
-                        {is_old ? "nodeid" : "node", node->name},
-                        {is_old ? "deviceuuid" : "device_uuid", dev->id},
-                        {is_old ? "deviceidx" : "device_index", gs_str_of(index)},
-                        {(f->flags & HAS_CORES) == 0 ? NULL
-                         : is_old                    ? "devicecores"
-                                                     : "device_cores",
-                         gs_str_of(cores)},
-                        {(f->flags & HAS_MEM) == 0 ? NULL
-                         : is_old                  ? "devicememorylimit"
-                                                   : "device_memory_limit",
-                         gs_str_of(mem)},
-                        {(f->flags & HAS_TYPE) == 0 ? NULL
-                         : is_old                   ? "devicetype"
-                                                    : "device_type",
-                         dev->type});
-    }
-    return node->n_dev;
-}
-
-/* ---- series of pods ---- */
-
-struct pod_family {
-    const char *name;
-    bool is_legacy, is_memory;
-    const char *help;
-};
-
-static const struct pod_family pod_families[] = {
-    {"hami_vgpu_memory_allocated_bytes", false, true, "Memory of a card that a pod was given."},
-    {"hami_vgpu_core_allocated_ratio", false, false, "Compute of a card that a pod was given."},
-    {"vGPUMemoryAllocated", true, true, "Memory of a card that a pod was given."},
-    {"vGPUCoreAllocated", true, false, "Compute of a card that a pod was given."},
-};
-
-/* What a pod holds of a card: several MIG instances are one figure. False: told already. */
-static bool sum_of(const struct gs_use *use, size_t at, int32_t *ret_mem, int32_t *ret_cores)
-{
-    struct gs_str uid = use->tenant[at].uid;
-
-    for (size_t i = 0; i < at; i++)
-        if (gs_str_eq(use->tenant[i].uid, uid))
-            return false;
-    *ret_mem = *ret_cores = 0;
-    for (size_t i = at; i < use->n_tenants; i++)
-        if (gs_str_eq(use->tenant[i].uid, uid)) {
-            *ret_mem += use->tenant[i].mem_mib;
-            *ret_cores += use->tenant[i].cores;
+        for (size_t i = 0; i <= BUCKETS; i++) {
+            sum += m->took[c].bucket[i];
+            if (i < BUCKETS)
+                (void)snprintf(le, sizeof(le), "%.9g", bound_us[i] / 1e6);
+            GS_PROM_LINE(buf, OWN "request_seconds_bucket", sum, {"call", call},
+                         {"le", i < BUCKETS ? gs_str_of(le) : GS_STR("+Inf")});
         }
-    return true;
+        GS_PROM_LINE(buf, OWN "request_seconds_sum", (double)m->took[c].sum_ns / 1e9,
+                     {"call", call});
+        GS_PROM_LINE(buf, OWN "request_seconds_count", m->took[c].n, {"call", call});
+    }
 }
 
-static size_t write_holders(const struct pod_family *f, const struct gs_books *books,
-                            const struct gs_node *node, struct gs_buf *buf)
+static void write_outcomes(const struct gs_metrics *m, struct gs_buf *buf)
 {
-    bool is_old = f->is_legacy;
-    size_t lines = 0;
+    const char *name = OWN "answers_total";
 
-    for (size_t i = 0; i < node->n_dev; i++)
-        for (size_t t = 0; t < node->use[i].n_tenants; t++) {
-            const struct gs_device *dev = &node->dev[i];
-            struct gs_books_holder who;
-            int32_t mem, cores;
+    gs_prom_head(buf, name, "counter", "Answers to filter, bind and webhook by what they said.");
+    for (size_t i = 0; i < GS_ARRAY_LEN(filter_word); i++)
+        GS_PROM_LINE(buf, name, m->filtered[i], {"call", GS_STR("filter")},
+                     {"outcome", gs_str_of(filter_word[i])});
+    for (size_t i = 0; i < GS_ADMIT_OUTCOME_COUNT; i++)
+        GS_PROM_LINE(buf, name, m->admitted[i], {"call", GS_STR("webhook")},
+                     {"outcome", gs_str_of(admit_word[i])});
+    GS_PROM_LINE(buf, name, m->bound, {"call", GS_STR("bind")}, {"outcome", GS_STR("bound")});
+    GS_PROM_LINE(buf, name, m->not_bound, {"call", GS_STR("bind")}, {"outcome", GS_STR("refused")});
+    name = OWN "refusals_total";
+    gs_prom_head(buf, name, "counter",
+                 "Pods refused, once for each reason that some node (or rule) gave.");
+    for (enum gs_reason i = 0; i < GS_REASON_COUNT; i++)
+        GS_PROM_LINE(buf, name, m->filter_why[i], {"call", GS_STR("filter")},
+                     {"reason", gs_str_of(gs_reason_word(i))});
+    GS_PROM_LINE(buf, name, m->unregistered, {"call", GS_STR("filter")},
+                 {"reason", GS_STR("NodeUnregistered")});
+    for (size_t i = GS_ADMIT_WHY_REVIEW; i < GS_ADMIT_WHY_COUNT; i++)
+        GS_PROM_LINE(buf, name, m->admit_why[i], {"call", GS_STR("webhook")},
+                     {"reason", gs_str_of(admit_why_word[i])});
+    one(buf, OWN "simulations_total", "counter", "Filter calls that sent nodes to try out.",
+        (double)m->simulated);
+    one(buf, OWN "stripped_total", "counter", "Pods that came with a grant written by hand.",
+        (double)m->stripped);
+    one(buf, OWN "reservations_expired_total", "counter", "Reservations that no bind followed.",
+        (double)m->expired);
+}
 
-            if (!gs_books_holder(books, node->use[i].tenant[t].uid, &who) || who.is_reservation ||
-                who.is_leftover || !sum_of(&node->use[i], t, &mem, &cores))
+static void write_books(const struct gs_metrics_from *from, struct gs_buf *buf)
+{
+    struct gs_books_counts n = gs_books_counts(from->books);
+    const char *name = OWN "books";
+
+    gs_prom_head(buf, name, "gauge", "Entries of the books.");
+    GS_PROM_LINE(buf, name, n.nodes, {"kind", GS_STR("nodes")});
+    GS_PROM_LINE(buf, name, n.devices, {"kind", GS_STR("devices")});
+    GS_PROM_LINE(buf, name, n.pods, {"kind", GS_STR("pods")});
+    GS_PROM_LINE(buf, name, n.reservations, {"kind", GS_STR("reservations")});
+}
+
+static void write_cache(const struct gs_metrics_from *from, struct gs_buf *buf)
+{
+    struct gs_registry_stats s;
+    const char *name = OWN "cache_events_total";
+
+    gs_registry_stats(from->registry, &s);
+    one(buf, OWN "cache_synced", "gauge", "1 when the cluster has been read once.", s.is_synced);
+    if (s.heard_ms >= 0 && s.heard_ms <= from->now_ms)
+        one(buf, OWN "cache_age_seconds", "gauge",
+            "Time since the slowest watch last heard the API server.",
+            (double)(from->now_ms - s.heard_ms) / 1e3);
+    gs_prom_head(buf, name, "counter", "Changes heard of.");
+    GS_PROM_LINE(buf, name, s.node_events, {"kind", GS_STR("node")});
+    GS_PROM_LINE(buf, name, s.pod_events, {"kind", GS_STR("pod")});
+    one(buf, OWN "cache_unreadable_total", "counter",
+        "Objects, or annotations of them, that cannot be read.", (double)s.unreadable);
+    one(buf, OWN "cache_untrusted_total", "counter", "Grants that were not believed.",
+        (double)s.untrusted);
+}
+
+static void write_binds(const struct gs_metrics_from *from, struct gs_buf *buf)
+{
+    struct gs_binder_stats s;
+
+    gs_binder_stats(from->binder, &s);
+    one(buf, OWN "binds_under_way", "gauge", "Binds that are not answered yet.",
+        (double)s.under_way);
+    one(buf, OWN "binds_waiting", "gauge", "Of these, those that wait for a node's lock.",
+        (double)s.waiting);
+    one(buf, OWN "binds_redecided_total", "counter",
+        "Binds of pods whose reservation was gone, decided anew.", (double)s.redecided);
+}
+
+static void write_client(const struct gs_metrics_from *from, struct gs_buf *buf)
+{
+    struct gs_kube_client_stats s;
+
+    gs_kube_client_stats(from->client, &s);
+    one(buf, OWN "api_requests_total", "counter", "Requests sent to the API server, tries counted.",
+        (double)s.requests);
+    one(buf, OWN "api_retries_total", "counter", "Of these, repetitions.", (double)s.retries);
+    one(buf, OWN "api_throttled_total", "counter", "Answers 429.", (double)s.throttled);
+    one(buf, OWN "api_errors_total", "counter", "Requests that failed in the end.",
+        (double)s.errors);
+    one(buf, OWN "api_in_flight", "gauge", "Requests under way.", s.in_flight);
+    one(buf, OWN "api_waiting", "gauge", "Requests that wait for their turn.", s.waiting);
+}
+
+static void write_events(const struct gs_metrics_from *from, struct gs_buf *buf)
+{
+    struct gs_kube_events_stats s;
+    const char *name = OWN "events_total";
+
+    gs_kube_events_stats(from->events, &s);
+    gs_prom_head(buf, name, "counter", "Events on objects, by what became of them.");
+    GS_PROM_LINE(buf, name, s.posted, {"outcome", GS_STR("posted")});
+    GS_PROM_LINE(buf, name, s.counted, {"outcome", GS_STR("counted")});
+    GS_PROM_LINE(buf, name, s.dropped, {"outcome", GS_STR("dropped")});
+    GS_PROM_LINE(buf, name, s.failed, {"outcome", GS_STR("failed")});
+}
+
+struct listener_family {
+    const char *name, *type, *help;
+    size_t offset; /* of a uint64_t in struct gs_http_server_stats */
+};
+
+#define AT(member) offsetof(struct gs_http_server_stats, member)
+
+static const struct listener_family listener_families[] = {
+    {OWN "http_connections_total", "counter", "Connections taken.", AT(accepted)},
+    {OWN "http_connections", "gauge", "Connections open.", AT(open)},
+    {OWN "http_requests_total", "counter", "Requests.", AT(requests)},
+    {OWN "http_pending", "gauge", "Requests that are not answered yet.", AT(pending)},
+    {OWN "http_denied_total", "counter", "Peers not entitled, or with a bad certificate.",
+     AT(refused_access)},
+    {OWN "http_too_large_total", "counter", "Bodies beyond a limit.", AT(refused_size)},
+    {OWN "http_timeouts_total", "counter", "Peers that were too slow.", AT(timeouts)},
+    {OWN "certificate_reloads_total", "counter", "Certificates taken into use while running.",
+     AT(reloads)},
+    {OWN "certificate_reload_failures_total", "counter", "Changed certificates that were refused.",
+     AT(reload_failures)},
+    {OWN "http_body_bytes", "gauge", "Memory held for bodies.", AT(body_bytes)},
+};
+
+static void write_listeners(const struct gs_metrics_from *from, struct gs_buf *buf)
+{
+    for (size_t f = 0; f < GS_ARRAY_LEN(listener_families); f++) {
+        const struct listener_family *family = &listener_families[f];
+
+        gs_prom_head(buf, family->name, family->type, family->help);
+        for (size_t i = 0; i < GS_ARRAY_LEN(from->listener); i++) {
+            struct gs_http_server_stats s;
+            const char *at = (const char *)&s;
+
+            if (from->listener[i].server == NULL)
                 continue;
-            GS_METRICS_LINE(buf, f->name,
-                            f->is_memory ? mem * MIB
-                            : is_old     ? cores
-                                         : core_pct(dev, cores),
-                            {"zone", GS_STR(ZONE)}, {is_old ? "podnamespace" : "namespace", who.ns},
-                            {is_old ? "nodename" : "node", node->name},
-                            {is_old ? "podname" : "pod", who.name},
-                            {is_old ? "containeridx" : "container_index", GS_STR("0")},
-                            {is_old ? "deviceuuid" : "device_uuid", dev->id});
-            lines++;
-        }
-    return lines;
-}
-
-/* ---- series of quotas ---- */
-
-struct quota_family {
-    const char *name;
-    bool is_legacy, is_used;
-    const char *help;
-};
-
-static const struct quota_family quota_families[] = {
-    {"hami_resource_quota_used", false, true, "Of a namespace's quota on slices, what is used."},
-    {"hami_resource_quota_limit", false, false, "A namespace's quota on slices."},
-    {"QuotaUsed", true, true, "Of a namespace's quota on slices, what is used."},
-};
-
-static void write_quota(const struct quota_family *f, struct gs_str ns, struct gs_str resource,
-                        const int64_t limit_and_used[2], struct gs_buf *buf)
-{
-    char limit[24];
-
-    if (limit_and_used[0] < 0 || resource.n == 0)
-        return;
-    (void)snprintf(limit, sizeof(limit), "%lld", (long long)limit_and_used[0]);
-    GS_METRICS_LINE(buf, f->name, limit_and_used[f->is_used ? 1 : 0], {"zone", GS_STR(ZONE)},
-                    {f->is_legacy ? "quotanamespace" : "namespace", ns},
-                    {f->is_legacy ? "quotaName" : "quota_name", resource},
-                    {f->is_used ? "limit" : NULL, gs_str_of(limit)});
-}
-
-static void write_quotas(const struct quota_family *f, struct gs_books *books, struct gs_buf *buf)
-{
-    const struct gs_ns_quota *quota;
-    struct gs_arena arena;
-    struct gs_str ns;
-    size_t pos = 0;
-
-    gs_arena_init(&arena);
-    while (gs_books_next_quota(books, &pos, &ns)) {
-        gs_arena_reset(&arena);
-        if (gs_books_quota(books, ns, (struct gs_str){0}, &arena, &quota) < 0 || quota == NULL)
-            continue;
-        for (size_t i = 0; i < quota->n; i++) {
-            const struct gs_ns_quota_line *line = &quota->line[i];
-
-            write_quota(f, ns, line->policy->names.mem,
-                        (const int64_t[]){line->mem_limit, line->mem_used}, buf);
-            write_quota(f, ns, line->policy->names.core,
-                        (const int64_t[]){line->core_limit, line->core_used}, buf);
+            gs_http_server_get_stats(from->listener[i].server, &s);
+            GS_PROM_LINE(buf, family->name, *(const uint64_t *)(const void *)(at + family->offset),
+                         {"listener", gs_str_of(from->listener[i].name)});
         }
     }
-    gs_arena_fini(&arena);
 }
 
-/* ---- the page ---- */
+#ifdef __clang__
+#define COMPILER "clang"
+#else
+#define COMPILER "gcc"
+#endif
+#ifdef __aarch64__
+#define PLATFORM "linux/arm64"
+#else
+#define PLATFORM "linux/amd64"
+#endif
 
-#define N_CARDS  GS_ARRAY_LEN(card_families)
-#define N_PODS   GS_ARRAY_LEN(pod_families)
-#define N_QUOTAS GS_ARRAY_LEN(quota_families)
-
-/* Nodes come by name, so that one which is not after the last was told before a change. */
-static const struct gs_node *next_node(struct gs_metrics_page *page)
+static void write_process(const struct gs_metrics_from *from, struct gs_buf *buf)
 {
-    const struct gs_node *node;
-
-    while ((node = gs_books_next(page->from.books, &page->pos)) != NULL) {
-        if (page->at.n > 0 && gs_str_cmp(node->name, gs_buf_str(&page->at)) <= 0)
-            continue;
-        gs_buf_clear(&page->at);
-        gs_buf_put(&page->at, node->name);
-        return node;
-    }
-    return NULL;
+    gs_prom_head(buf, "hami_build_info", "gauge", "What runs here.");
+    GS_PROM_LINE(buf, "hami_build_info", 1, {"version", gs_str_of(from->version)},
+                 {"revision", GS_STR("")}, {"build_date", GS_STR("")}, {"go_version", GS_STR("")},
+                 {"compiler", GS_STR(COMPILER)}, {"platform", GS_STR(PLATFORM)});
+    if (from->resident_bytes > 0)
+        one(buf, "process_resident_memory_bytes", "gauge", "Memory of this process.",
+            (double)from->resident_bytes);
+    one(buf, "process_cpu_seconds_total", "counter", "Processor time of this process.",
+        from->cpu_s);
+    one(buf, "process_start_time_seconds", "gauge", "Unix time when this process started.",
+        (double)from->start_unix_s);
 }
 
-static void next_stage(struct gs_metrics_page *page)
+void gs_metrics_write(const struct gs_metrics_from *from, struct gs_buf *buf)
 {
-    page->stage++;
-    page->pos = 0;
-    gs_buf_clear(&page->at);
-}
-
-/* Some nodes of a family; the stage ends with them. */
-static void step_nodes(struct gs_metrics_page *page, const struct card_family *cards,
-                       const struct pod_family *pods)
-{
-    const struct gs_node *node;
-    size_t lines = 0;
-
-    if (cards != NULL ? (cards->flags & IS_LEGACY) != 0 && !page->from.has_legacy
-                      : pods->is_legacy && !page->from.has_legacy) {
-        next_stage(page);
-        return;
+    write_process(from, buf);
+    if (from->metrics != NULL) {
+        write_took(from->metrics, buf);
+        write_outcomes(from->metrics, buf);
     }
-    if (page->pos == 0)
-        gs_metrics_head(&page->text, cards != NULL ? cards->name : pods->name, "gauge",
-                        cards != NULL ? cards->help : pods->help);
-    while (lines < LINES_A_STEP) {
-        node = next_node(page);
-        if (node == NULL) {
-            next_stage(page);
-            return;
-        }
-        lines += 1 + (cards != NULL ? write_cards(cards, node, &page->text)
-                                    : write_holders(pods, page->from.books, node, &page->text));
-    }
-}
-
-static void step_quota(struct gs_metrics_page *page, const struct quota_family *f)
-{
-    if (!f->is_legacy || page->from.has_legacy) {
-        gs_metrics_head(&page->text, f->name, "gauge", f->help);
-        write_quotas(f, page->from.books, &page->text);
-    }
-    next_stage(page);
-}
-
-bool gs_metrics_step(struct gs_metrics_page *page)
-{
-    unsigned stage = page->stage;
-
-    if (page->text.failed || page->at.failed)
-        return true;
-    if (stage == 0) {
-        gs_metrics_write_own(&page->from, &page->text);
-        next_stage(page);
-        return page->from.books == NULL;
-    }
-    stage--;
-    if (stage < N_CARDS) {
-        step_nodes(page, &card_families[stage], NULL);
-        return false;
-    }
-    stage -= (unsigned)N_CARDS;
-    if (stage < N_PODS) {
-        step_nodes(page, NULL, &pod_families[stage]);
-        return false;
-    }
-    stage -= (unsigned)N_PODS;
-    if (stage < N_QUOTAS)
-        step_quota(page, &quota_families[stage]);
-    return stage + 1 >= N_QUOTAS;
-}
-
-void gs_metrics_page_fini(struct gs_metrics_page *page)
-{
-    gs_buf_fini(&page->text);
-    gs_buf_fini(&page->at);
+    if (from->books != NULL)
+        write_books(from, buf);
+    if (from->registry != NULL)
+        write_cache(from, buf);
+    if (from->binder != NULL)
+        write_binds(from, buf);
+    if (from->client != NULL)
+        write_client(from, buf);
+    if (from->events != NULL)
+        write_events(from, buf);
+    write_listeners(from, buf);
 }

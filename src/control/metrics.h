@@ -1,11 +1,8 @@
 #pragma once
-/* What the scheduler tells Prometheus (text format 0.0.4): HAMi's series on cards, pods and quotas,
- * and our own on calls, refusals, cache, books, binds, API client and listeners.
+/* What the scheduler counts, and the series of its own that it tells Prometheus. HAMi's series on
+ * cards, pods and quotas are in control/metrics_page.h.
  *
- * Cardinality: of cards and pods as many series as there are; everything else is bounded by tables
- * of this program. Nothing a caller sends becomes a label.
- * A large cluster has several 100,000 series: a page is written in steps, so that a filter never
- * waits for one.
+ * Cardinality: bounded by tables of this program. Nothing a caller sends becomes a label.
  *
  * Threads  the loop's. */
 
@@ -50,7 +47,7 @@ struct gs_metrics_listener {
     const struct gs_http_server *server;
 };
 
-/** Where a page looks. Members that are NULL are left out. */
+/** Where the writers look. Members that are NULL are left out. */
 struct gs_metrics_from {
     const struct gs_metrics *metrics;
     struct gs_books *books;
@@ -67,16 +64,6 @@ struct gs_metrics_from {
     bool has_legacy; /**< also under HAMi's old names */
 };
 
-/** A page under construction; zeroed but for `from` at first. */
-struct gs_metrics_page {
-    struct gs_metrics_from from;
-    struct gs_buf text;
-    unsigned stage;   /**< own */
-    size_t pos;       /**< of the walk over nodes or namespaces */
-    struct gs_buf at; /**< name of the last node: a walk in steps passes none twice */
-};
-
-/** Write some more: some 1,000 lines. True: the page is complete, or memory was short (then
- *  gs_buf_check(&page->text) says so). */
-bool gs_metrics_step(struct gs_metrics_page *page);
-void gs_metrics_page_fini(struct gs_metrics_page *page);
+/** Everything whose number does not grow with the cluster: calls, refusals, cache, books, binds,
+ * API client and listeners, and the process itself. */
+void gs_metrics_write(const struct gs_metrics_from *from, struct gs_buf *buf);

@@ -109,6 +109,7 @@ struct gs_policy {
     int32_t mem_factor;    /**< MiB of one unit of the memory resource; 1 where the unit is MiB */
     int32_t default_cores; /**< where a request names none */
     int32_t quota_factor;  /**< of limits.<memory resource> in a ResourceQuota */
+    bool has_core_units; /**< cores are the vendor's units of a card (compute units), not percent */
     bool writes_own_type; /**< grants carry the device's type in place of the word (AMD, MetaX sGPU)
                            */
     bool is_exclusive_at_100; /**< a request of 100 cores wants a card that nobody uses */

@@ -11,6 +11,7 @@
 
 #include "apps/scheduler/state.h"
 #include "base/file.h"
+#include "control/metrics_page.h"
 
 #define PAGES_MAX 4 /* at once: a page of a large cluster is tens of MiB */
 
@@ -39,7 +40,7 @@ static void on_step(void *user)
     struct scrape *s = user;
     struct gs_http_reply reply = {0};
 
-    if (!gs_metrics_step(&s->page)) {
+    if (!gs_metrics_page_step(&s->page)) {
         gs_loop_defer(s->d->loop, &s->task, on_step, s);
         return;
     }

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "base/arena.h"
+
 static void empty_is_a_string(void **state)
 {
     struct gs_buf buf = {0};
@@ -56,12 +58,37 @@ static void failure_is_sticky(void **state)
     gs_buf_fini(&buf);
 }
 
+static void as_a_view(void **state)
+{
+    struct gs_arena arena = {0};
+    struct gs_buf buf = {0};
+    struct gs_str text = {0};
+
+    (void)state;
+    assert_true(gs_str_eq(gs_buf_str(&buf), GS_STR("")));
+    gs_buf_put(&buf, (struct gs_str){0});
+    gs_buf_put(&buf, GS_STR("ab"));
+    assert_true(gs_str_eq(gs_buf_str(&buf), GS_STR("ab")));
+    assert_int_equal(gs_buf_move(&buf, &arena, &text), 0);
+    assert_true(gs_str_eq(text, GS_STR("ab")));
+    assert_null(buf.p);
+    assert_int_equal(gs_buf_reserve(&buf, SIZE_MAX), -ENOMEM);
+    assert_int_equal(gs_buf_move(&buf, &arena, &text), -ENOMEM);
+    assert_true(gs_str_eq(text, GS_STR("ab")));
+    arena.failed = true;
+    gs_buf_put(&buf, GS_STR("cd"));
+    assert_int_equal(gs_buf_move(&buf, &arena, &text), -ENOMEM);
+    assert_null(buf.p);
+    gs_arena_fini(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(empty_is_a_string),
         cmocka_unit_test(grows_and_stays_terminated),
         cmocka_unit_test(failure_is_sticky),
+        cmocka_unit_test(as_a_view),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "control/feed.h"
-#include "control/metrics.h"
+#include "control/metrics_page.h"
 #include "model/node.h"
 
 static struct review r;
@@ -89,7 +89,7 @@ static void test_cards(void **state)
     (void)state;
     feed_node("n1", "GPU", 2);
     feed_pod("p", "n1", "GPU-1,NVIDIA,2048,30:;");
-    while (!gs_metrics_step(&page))
+    while (!gs_metrics_page_step(&page))
         ;
     assert_int_equal(gs_buf_check(&page.text), 0);
     text = gs_buf_text(&page.text);
@@ -124,7 +124,7 @@ static void test_escapes(void **state)
     struct gs_metrics_page page = {.from = {.version = "a\\b\"c\nd"}};
 
     (void)state;
-    assert_true(gs_metrics_step(&page));
+    assert_true(gs_metrics_page_step(&page));
     want(gs_buf_text(&page.text), "version=\"a\\\\b\\\"c\\nd\"");
     gs_metrics_page_fini(&page);
 }
@@ -141,7 +141,7 @@ static void test_steps(void **state)
         (void)snprintf(name, sizeof(name), "n%03d", i * 2);
         feed_node(name, name, 8);
     }
-    for (; !gs_metrics_step(&page); steps++)
+    for (; !gs_metrics_page_step(&page); steps++)
         if (steps < 30) { /* one before, one behind the walk */
             (void)snprintf(name, sizeof(name), "n%03d", steps * 2 + 1);
             feed_node(name, name, 1);
@@ -183,7 +183,7 @@ static void test_counters(void **state)
         m, &(struct gs_admit_reply){.outcome = GS_ADMIT_REFUSED, .why = GS_ADMIT_WHY_QUOTA});
     gs_metrics_bound(m, "");
     gs_metrics_bound(m, "conflict");
-    assert_true(gs_metrics_step(&page));
+    assert_true(gs_metrics_page_step(&page));
     text = gs_buf_text(&page.text);
     want(text, "request_seconds_bucket{call=\"filter\",le=\"1e-05\"} 1\n");
     want(text, "request_seconds_bucket{call=\"filter\",le=\"2.5e-05\"} 2\n");

@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "model/policy.h"
-#include "model/text.h"
 
 #define NONE NULL
 
@@ -197,30 +196,13 @@ static void no_memory(void **state)
     gs_arena_fini(&fine);
 }
 
-static void words(void **state)
-{
-    static const char *const yes[] = {"1", "t", "T", "TRUE", "true", "True"};
-    static const char *const no[] = {"", "0", "yes", "tRUE", "true ", "false"};
-
-    (void)state;
-    for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
-        assert_true(gs_text_is_true(gs_str_of(yes[i])));
-    for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
-        assert_false(gs_text_is_true(gs_str_of(no[i])));
-    assert_true(gs_text_contains(GS_STR("NVIDIA A100"), GS_STR("a100")));
-    assert_true(gs_text_contains(GS_STR("abc"), GS_STR("")));
-    assert_false(gs_text_contains(GS_STR("ab"), GS_STR("abc")));
-    assert_true(gs_text_eq_fold(GS_STR("devMem"), GS_STR("DEVmem")));
-    assert_false(gs_text_eq_fold(GS_STR("a"), GS_STR("ab")));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uuids),        cmocka_unit_test(types),
         cmocka_unit_test(types_change), cmocka_unit_test(types_are_many),
         cmocka_unit_test(long_lists),   cmocka_unit_test(second_keys),
-        cmocka_unit_test(no_memory),    cmocka_unit_test(words),
+        cmocka_unit_test(no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -143,6 +143,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .mem_factor = 1,
         .default_cores = 100,
         .quota_factor = 1,
+        .has_core_units = true,
         .writes_own_type = true,
         .conf = own,
     };
