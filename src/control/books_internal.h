@@ -16,6 +16,12 @@ struct gs_books_share {
     int32_t place_start, place_size;
 };
 
+/** Shares under way. */
+struct gs_books_shares {
+    struct gs_books_share *at; /**< in the books' scratch arena; text is borrowed */
+    size_t n, cap;
+};
+
 struct gs_books_pod_entry;
 
 /** Devices of one vendor on a node as it registered them. */
@@ -118,6 +124,14 @@ struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_st
 /** Free an entry that nothing speaks of any more. Accepts NULL. */
 void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_entry *node);
 void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry *ns);
+
+/** Shares of a pod by its grants, all vendors. One that cannot be read makes the whole pod
+ *  unreadable, as in HAMi. In the scratch arena. 0; -EINVAL; -E2BIG; -ENOMEM. */
+int gs_books_shares_read(struct gs_books *books, const struct gs_books_pod *pod,
+                         struct gs_books_shares *s, struct gs_err *err);
+/** Shares of a pod by what was decided. 0; -E2BIG; -ENOMEM. */
+int gs_books_shares_of(struct gs_books *books, const struct gs_ask *ask,
+                       const struct gs_placement *placement, struct gs_books_shares *s);
 
 /** Bound, and nobody has asked it to go: one that could be evicted. */
 bool gs_books_may_go(const struct gs_books_pod_entry *pod);

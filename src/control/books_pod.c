@@ -7,8 +7,6 @@
 #include "control/books_internal.h"
 #include "model/ask.h"
 
-#define SHARES_MAX 4096u
-
 /* ---- lists ---- */
 
 bool gs_books_may_go(const struct gs_books_pod_entry *pod)
@@ -163,96 +161,6 @@ static void drop(struct gs_books *books, struct gs_books_pod_entry *pod)
     free(pod);
 }
 
-/* ---- from a grant to shares ---- */
-
-struct shares {
-    struct gs_books_share *at; /**< in the books' scratch arena; UUIDs borrowed */
-    size_t n, cap;
-};
-
-static int push(struct gs_books *books, struct shares *s, const struct gs_books_share *share)
-{
-    if (s->n == SHARES_MAX)
-        return -E2BIG;
-    if (s->n == s->cap) {
-        size_t cap = s->cap == 0 ? 16 : s->cap * 2;
-        struct gs_books_share *at = GS_ARENA_ARRAY(&books->scratch, cap, struct gs_books_share);
-
-        if (at == NULL)
-            return -ENOMEM;
-        if (s->n > 0)
-            memcpy(at, s->at, s->n * sizeof(*at));
-        s->at = at;
-        s->cap = cap;
-    }
-    s->at[s->n++] = *share;
-    return 0;
-}
-
-static int push_grant(struct gs_books *books, uint32_t policy, const struct gs_grant *grant,
-                      const struct gs_slots *slots, struct shares *s)
-{
-    struct gs_share_of *of;
-    size_t n;
-    int rc = gs_collapse(grant, slots, &books->scratch, &of, &n);
-
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = push(books, s,
-                  &(struct gs_books_share){.policy = policy,
-                                           .uuid = of[i].uuid,
-                                           .slots = of[i].slots,
-                                           .mem_mib = of[i].mem_mib,
-                                           .cores = of[i].cores});
-    return rc;
-}
-
-static int push_placements(struct gs_books *books, uint32_t policy, struct gs_str text,
-                           struct shares *s, struct gs_err *err)
-{
-    struct gs_mig_grant *mig;
-    size_t n;
-    int rc = gs_grant_mig_read(text, &books->scratch, &mig, &n, err);
-
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = push(books, s,
-                  &(struct gs_books_share){.policy = policy,
-                                           .uuid = mig[i].gpu_uuid,
-                                           .place_start = mig[i].start,
-                                           .place_size = mig[i].size});
-    return rc;
-}
-
-/* All vendors of a pod. One that cannot be read makes the whole pod unreadable, as in HAMi. */
-static int read_shares(struct gs_books *books, const struct gs_books_pod *pod, struct shares *s,
-                       struct gs_err *err)
-{
-    struct gs_slots slots = {pod->n_init, NULL, pod->inits_done};
-    bool *is_app;
-    int rc = 0;
-
-    for (uint32_t i = 0; rc == 0 && i < books->policies->n; i++) {
-        struct gs_grant grant;
-
-        if (pod->grant[i].n > 0) {
-            rc = gs_grant_read(pod->grant[i], &books->scratch, &grant, err);
-            if (rc == 0 && pod->is_app != NULL) {
-                /* A grant may have more slots than the pod has containers: those count as app. */
-                is_app = GS_ARENA_ARRAY(&books->scratch, grant.n + 1, bool);
-                if (is_app == NULL)
-                    return -ENOMEM;
-                for (size_t c = 0; c < grant.n; c++)
-                    is_app[c] = c < pod->n_slots ? pod->is_app[c] : true;
-                slots.is_app = is_app;
-            }
-            if (rc == 0)
-                rc = push_grant(books, i, &grant, &slots, s);
-        }
-        if (rc == 0 && pod->placements != NULL && pod->placements[i].n > 0)
-            rc = push_placements(books, i, pod->placements[i], s, err);
-    }
-    return rc;
-}
-
 /* ---- entries ---- */
 
 static struct gs_str keep(char **at, struct gs_str s)
@@ -304,7 +212,7 @@ static void keep_pairs(char **at, const struct gs_pairs *from, struct gs_pairs *
     }
 }
 
-static size_t entry_bytes(const struct who *who, const struct shares *s, size_t n_tags)
+static size_t entry_bytes(const struct who *who, const struct gs_books_shares *s, size_t n_tags)
 {
     size_t bytes = sizeof(struct gs_books_pod_entry) + s->n * sizeof(struct gs_books_share) +
                    n_tags * sizeof(uint32_t) + who->uid.n + who->name.n + 2;
@@ -316,7 +224,7 @@ static size_t entry_bytes(const struct who *who, const struct shares *s, size_t 
 
 /* One block for the entry, its shares, notes and text: tens of thousands of them are kept. */
 static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struct who *who,
-                                             const struct shares *s)
+                                             const struct gs_books_shares *s)
 {
     size_t n_tags = who->tag != NULL ? books->policies->n : 0;
     struct gs_books_pod_entry *pod = calloc(1, entry_bytes(who, s, n_tags));
@@ -361,7 +269,7 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
     return pod;
 }
 
-static int put_entry(struct gs_books *books, const struct who *who, const struct shares *s)
+static int put_entry(struct gs_books *books, const struct who *who, const struct gs_books_shares *s)
 {
     struct gs_books_pod_entry *pod = make_entry(books, who, s);
     struct gs_map *map = map_of(books, who->is_hold);
@@ -408,13 +316,13 @@ static int count_leftover(struct gs_books *books, struct gs_books_node_entry *no
                       .start_us = GS_BOOKS_STAYS,
                       .ends_us = GS_BOOKS_STAYS,
                       .is_leftover = true};
-    struct shares s = {0};
+    struct gs_books_shares s = {0};
     int rc;
 
     if (old != NULL && (!old->is_leftover || old->node != node))
         return 0;
     gs_arena_reset(&books->scratch);
-    rc = read_shares(books, &pod, &s, err);
+    rc = gs_books_shares_read(books, &pod, &s, err);
     if (rc == 0 && s.n == 0 && old != NULL)
         drop(books, old); /* it says that nothing is held */
     return rc == 0 && s.n > 0 ? put_entry(books, &who, &s) : rc;
@@ -453,7 +361,7 @@ static void leave(struct gs_books *books, struct gs_books_pod_entry *pod)
 int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, struct gs_err *err)
 {
     struct gs_books_pod_entry *old = gs_map_find(&books->pods, pod->uid);
-    struct shares s = {0};
+    struct gs_books_shares s = {0};
     struct who who = {.uid = pod->uid,
                       .ns = pod->ns,
                       .name = pod->name,
@@ -475,7 +383,7 @@ int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, str
         return 0;
     }
     gs_arena_reset(&books->scratch);
-    rc = read_shares(books, pod, &s, err);
+    rc = gs_books_shares_read(books, pod, &s, err);
     if (rc == -ENOMEM)
         return rc;
     if (rc < 0)
@@ -516,41 +424,11 @@ void gs_books_pod_deleted(struct gs_books *books, struct gs_str uid, int64_t now
 
 /* ---- reservations ---- */
 
-static int shares_of(struct gs_books *books, const struct gs_ask *ask,
-                     const struct gs_placement *placement, struct shares *s)
-{
-    bool *is_app = GS_ARENA_ARRAY(&books->scratch, ask->pod->n_containers + 1, bool);
-    struct gs_slots slots = {ask->pod->n_init, is_app, false};
-    int rc = is_app == NULL ? -ENOMEM : 0;
-
-    for (size_t c = 0; rc == 0 && c < ask->pod->n_containers; c++)
-        is_app[c] = !gs_container_is_passing(&ask->pod->container[c]);
-    for (size_t v = 0; rc == 0 && v < ask->n_vendors; v++) {
-        uint32_t index = ask->vendor[v].policy_index;
-        struct gs_grant grant;
-
-        rc = gs_place_grant(ask, placement, ask->vendor[v].policy, &books->scratch, &grant);
-        if (rc == 0)
-            rc = push_grant(books, index, &grant, &slots, s);
-        for (size_t t = 0; rc == 0 && t < placement->n; t++) {
-            const struct gs_taken *taken = &placement->taken[t];
-
-            if (taken->policy == ask->vendor[v].policy && taken->pick.place_size > 0)
-                rc = push(books, s,
-                          &(struct gs_books_share){.policy = index,
-                                                   .uuid = placement->node->dev[taken->pick.dev].id,
-                                                   .place_start = taken->pick.place_start,
-                                                   .place_size = taken->pick.place_size});
-        }
-    }
-    return rc;
-}
-
 /* What was decided for a pod, as a reservation or a hold of it. */
 static int put_decision(struct gs_books *books, const struct gs_ask *ask,
                         const struct gs_placement *placement, struct who who)
 {
-    struct shares s = {0};
+    struct gs_books_shares s = {0};
     uint32_t *tag;
     int rc;
 
@@ -568,7 +446,7 @@ static int put_decision(struct gs_books *books, const struct gs_ask *ask,
         if (ask->vendor[v].wish.tag != 0)
             who.tag = tag;
     }
-    rc = shares_of(books, ask, placement, &s);
+    rc = gs_books_shares_of(books, ask, placement, &s);
     return rc < 0 ? rc : put_entry(books, &who, &s);
 }
 
