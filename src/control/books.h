@@ -195,6 +195,16 @@ GS_WUR int gs_books_ask(struct gs_books *books, const struct gs_pod *pod,
  *  valid until the next change. */
 bool gs_books_next_quota(const struct gs_books *books, size_t *pos, struct gs_str *ret_ns);
 
+/** A MIG instance that a pod was given and its node has made. Views of the books. */
+struct gs_books_instance {
+    struct gs_str mig_uuid, profile;
+    uint32_t gpu_instance, compute_instance;
+    int32_t place_start, place_size;
+};
+/** Instances of a card, in no order, none twice; at most `cap`. Their number. */
+size_t gs_books_instances(const struct gs_node *node, size_t dev, struct gs_books_instance *ret,
+                          size_t cap);
+
 struct gs_books_counts {
     size_t nodes, devices, pods, reservations, holds;
 };

@@ -73,6 +73,31 @@ bool gs_books_lowest_on(const struct gs_books *books, struct gs_str name, int32_
     return is_there;
 }
 
+static bool is_same(const struct gs_books_instance *a, const struct gs_books_instance *b)
+{
+    return gs_str_eq(a->mig_uuid, b->mig_uuid);
+}
+
+size_t gs_books_instances(const struct gs_node *node, size_t dev, struct gs_books_instance *ret,
+                          size_t cap)
+{
+    const struct gs_books_node_entry *entry = gs_books_entry_of(node);
+    size_t n = 0;
+
+    for (const struct gs_books_pod_entry *p = entry->pods.first; p != NULL; p = p->node_next)
+        for (uint32_t i = 0; i < p->n_shares && n < cap; i++) {
+            size_t k = 0;
+
+            if (p->share[i].made == NULL || p->share[i].dev != dev)
+                continue;
+            while (k < n && !is_same(&ret[k], p->share[i].made))
+                k++;
+            if (k == n)
+                ret[n++] = *p->share[i].made;
+        }
+    return n;
+}
+
 int gs_books_guests(struct gs_books *books, struct gs_str name, struct gs_arena *arena,
                     struct gs_books_guests *ret)
 {

@@ -14,6 +14,8 @@ struct gs_books_share {
     struct gs_str uuid;
     int32_t slots, mem_mib, cores;
     int32_t place_start, place_size;
+    const struct gs_books_instance
+        *made; /**< of a place: what its node made of it; NULL: nothing */
 };
 
 /** Shares under way. */

@@ -212,13 +212,41 @@ static void keep_pairs(char **at, const struct gs_pairs *from, struct gs_pairs *
     }
 }
 
+static size_t made_bytes(const struct gs_books_instance *made)
+{
+    return made != NULL ? sizeof(*made) + made->mig_uuid.n + made->profile.n + 2 : 0;
+}
+
+/* Room for the instances at *at, which moves on; their text is the caller's still. */
+static void keep_made(char **at, struct gs_books_share *share, size_t n)
+{
+    struct gs_books_instance *made = (struct gs_books_instance *)(void *)*at;
+
+    for (size_t i = 0; i < n; i++)
+        if (share[i].made != NULL) {
+            *made = *share[i].made;
+            share[i].made = made++;
+        }
+    *at = (char *)made;
+}
+
+static void keep_names(char **at, const struct gs_books_instance *kept)
+{
+    struct gs_books_instance *made = (struct gs_books_instance *)(uintptr_t)kept;
+
+    if (made == NULL)
+        return;
+    made->mig_uuid = keep(at, made->mig_uuid);
+    made->profile = keep(at, made->profile);
+}
+
 static size_t entry_bytes(const struct who *who, const struct gs_books_shares *s, size_t n_tags)
 {
     size_t bytes = sizeof(struct gs_books_pod_entry) + s->n * sizeof(struct gs_books_share) +
                    n_tags * sizeof(uint32_t) + who->uid.n + who->name.n + 2;
 
     for (size_t i = 0; i < s->n; i++)
-        bytes += s->at[i].uuid.n + 1;
+        bytes += s->at[i].uuid.n + 1 + made_bytes(s->at[i].made);
     return bytes + pairs_bytes(who->annotations) + pairs_bytes(who->labels);
 }
 
@@ -241,7 +269,10 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
         return NULL;
     }
     pod->share = (struct gs_books_share *)(void *)(pod + 1);
+    if (s->n > 0)
+        memcpy(pod->share, s->at, s->n * sizeof(*pod->share));
     at = (char *)(pod->share + s->n);
+    keep_made(&at, pod->share, s->n);
     pod->annotations = pairs_at(&at, who->annotations);
     pod->labels = pairs_at(&at, who->labels);
     pod->tag = n_tags > 0 ? (uint32_t *)(void *)at : NULL;
@@ -249,8 +280,8 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
     keep_pairs(&at, who->annotations, &pod->annotations);
     keep_pairs(&at, who->labels, &pod->labels);
     for (size_t i = 0; i < s->n; i++) {
-        pod->share[i] = s->at[i];
         pod->share[i].uuid = keep(&at, s->at[i].uuid);
+        keep_names(&at, pod->share[i].made);
     }
     if (n_tags > 0)
         memcpy(pod->tag, who->tag, n_tags * sizeof(uint32_t));

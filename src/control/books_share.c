@@ -5,7 +5,8 @@
 
 #include "control/books_internal.h"
 
-#define SHARES_MAX 4096u
+#define SHARES_MAX     4096u
+#define NAME_MAX_BYTES 80u /* "MIG-GPU-<36>/<gi>/<ci>" of drivers before 470 is the longest */
 
 static int push(struct gs_books *books, struct gs_books_shares *s,
                 const struct gs_books_share *share)
@@ -44,19 +45,35 @@ static int push_grant(struct gs_books *books, uint32_t policy, const struct gs_g
     return rc;
 }
 
+/* What an instance is called comes from the annotation of a pod: names that no driver gives are not
+ * kept. */
+static bool is_nameable(const struct gs_mig_grant *mig)
+{
+    return mig->is_realised && mig->mig_uuid.n <= NAME_MAX_BYTES &&
+           mig->profile.n <= NAME_MAX_BYTES;
+}
+
 static int push_placements(struct gs_books *books, uint32_t policy, struct gs_str text,
                            struct gs_books_shares *s, struct gs_err *err)
 {
     struct gs_mig_grant *mig;
+    struct gs_books_instance *made = NULL;
     size_t n;
     int rc = gs_grant_mig_read(text, &books->scratch, &mig, &n, err);
 
-    for (size_t i = 0; rc == 0 && i < n; i++)
+    if (rc == 0 && (made = GS_ARENA_ARRAY(&books->scratch, n, struct gs_books_instance)) == NULL)
+        rc = -ENOMEM;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        made[i] =
+            (struct gs_books_instance){mig[i].mig_uuid,         mig[i].profile, mig[i].gpu_instance,
+                                       mig[i].compute_instance, mig[i].start,   mig[i].size};
         rc = push(books, s,
                   &(struct gs_books_share){.policy = policy,
                                            .uuid = mig[i].gpu_uuid,
                                            .place_start = mig[i].start,
-                                           .place_size = mig[i].size});
+                                           .place_size = mig[i].size,
+                                           .made = is_nameable(&mig[i]) ? &made[i] : NULL});
+    }
     return rc;
 }
 

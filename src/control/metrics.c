@@ -182,6 +182,7 @@ static void write_books(const struct gs_metrics_from *from, struct gs_buf *buf)
     GS_PROM_LINE(buf, name, n.devices, {"kind", GS_STR("devices")});
     GS_PROM_LINE(buf, name, n.pods, {"kind", GS_STR("pods")});
     GS_PROM_LINE(buf, name, n.reservations, {"kind", GS_STR("reservations")});
+    GS_PROM_LINE(buf, name, n.holds, {"kind", GS_STR("holds")});
 }
 
 static void write_cache(const struct gs_metrics_from *from, struct gs_buf *buf)
@@ -215,6 +216,41 @@ static void write_binds(const struct gs_metrics_from *from, struct gs_buf *buf)
         (double)s.waiting);
     one(buf, OWN "binds_redecided_total", "counter",
         "Binds of pods whose reservation was gone, decided anew.", (double)s.redecided);
+}
+
+static void write_preempt(const struct gs_metrics_from *from, struct gs_buf *buf)
+{
+    struct gs_preempt_stats s;
+    const char *name = OWN "preemption_attempts_total";
+
+    gs_preempt_stats(from->preempt, &s);
+    gs_prom_head(buf, name, "counter",
+                 "Pods without room for which others were looked for, by what was found.");
+    GS_PROM_LINE(buf, name, s.plans, {"outcome", GS_STR("victims")});
+    GS_PROM_LINE(buf, name, s.helpless, {"outcome", GS_STR("helpless")});
+    name = OWN "preemption_victims_total";
+    gs_prom_head(buf, name, "counter", "Pods asked to leave, by the answer to their eviction.");
+    GS_PROM_LINE(buf, name, s.evicted, {"outcome", GS_STR("evicted")});
+    GS_PROM_LINE(buf, name, s.refused, {"outcome", GS_STR("budget")});
+    GS_PROM_LINE(buf, name, s.failed, {"outcome", GS_STR("failed")});
+    one(buf, OWN "preemption_given_up_total", "counter",
+        "Preemptions after which the pod was not bound where room was made.", (double)s.lost);
+    one(buf, OWN "preemption_pods", "gauge", "Pods for which a preemption is under way.",
+        (double)s.waiting);
+}
+
+static void write_retry(const struct gs_metrics_from *from, struct gs_buf *buf)
+{
+    struct gs_retry_stats s;
+
+    gs_retry_stats(from->retry, &s);
+    one(buf, OWN "waiting_pods", "gauge", "Pods that found no room and are remembered.",
+        (double)s.waiting);
+    one(buf, OWN "waiting_bytes", "gauge", "Memory for them.", (double)s.bytes);
+    one(buf, OWN "nudges_total", "counter", "Times that a waiting pod was told of room.",
+        (double)s.nudged);
+    one(buf, OWN "waiting_dropped_total", "counter",
+        "Refusals that were not remembered, for want of memory.", (double)s.dropped);
 }
 
 static void write_client(const struct gs_metrics_from *from, struct gs_buf *buf)
@@ -326,6 +362,10 @@ void gs_metrics_write(const struct gs_metrics_from *from, struct gs_buf *buf)
         write_cache(from, buf);
     if (from->binder != NULL)
         write_binds(from, buf);
+    if (from->preempt != NULL)
+        write_preempt(from, buf);
+    if (from->retry != NULL)
+        write_retry(from, buf);
     if (from->client != NULL)
         write_client(from, buf);
     if (from->events != NULL)

@@ -15,7 +15,9 @@
 #include "control/bind.h"
 #include "control/books.h"
 #include "control/filter.h"
+#include "control/preempt.h"
 #include "control/registry.h"
+#include "control/retry.h"
 #include "core/cleanup.h"
 #include "kube/event.h"
 #include "net/http_server.h"
@@ -53,6 +55,8 @@ struct gs_metrics_from {
     struct gs_books *books;
     const struct gs_registry *registry;
     const struct gs_binder *binder;
+    const struct gs_preempt *preempt;
+    const struct gs_retry *retry;
     const struct gs_kube_client *client;
     const struct gs_kube_events *events;
     struct gs_metrics_listener listener[4];
@@ -65,5 +69,5 @@ struct gs_metrics_from {
 };
 
 /** Everything whose number does not grow with the cluster: calls, refusals, cache, books, binds,
- * API client and listeners, and the process itself. */
+ * preemption, waiting pods, API client and listeners, and the process itself. */
 void gs_metrics_write(const struct gs_metrics_from *from, struct gs_buf *buf);

@@ -130,14 +130,89 @@ static void write_card(const struct card_family *f, const struct gs_node *node,
                   dev->type});
 }
 
-static size_t write_cards(const struct card_family *f, const struct gs_node *node,
-                          struct gs_buf *buf)
+static size_t write_cards(const void *family, const struct gs_books *books,
+                          const struct gs_node *node, struct gs_buf *buf)
 {
+    const struct card_family *f = family;
+
+    (void)books;
     for (size_t g = 0; g < node->n_groups; g++)
         for (uint32_t i = node->group[g].first; i < node->group[g].first + node->group[g].n; i++)
             write_card(f, node, &(struct card){node->group[g].policy, &node->dev[i], &node->use[i]},
                        buf);
     return node->n_dev;
+}
+
+/* ---- series of MIG instances ---- */
+
+/* More than a card has. What pods say of theirs is text of pods: it does not make series. */
+#define INSTANCES_MAX 16
+
+struct instance_family {
+    const char *name;
+    bool is_legacy;
+    const char *help;
+};
+
+static const struct instance_family instance_families[] = {
+    {"hami_node_gpu_mig_instance_info", false, "A MIG instance that a pod holds; 1."},
+    {"nodeGPUMigInstance", true, "A MIG instance that a pod holds; 1."},
+};
+
+static void write_instance(const struct instance_family *f, const struct gs_node *node,
+                           const struct gs_device *dev, const struct gs_books_instance *made,
+                           struct gs_buf *buf)
+{
+    char index[16], gi[16], ci[16], start[16], size[16], name[128];
+
+    (void)snprintf(index, sizeof(index), "%u", dev->index);
+    if (f->is_legacy) {
+        (void)snprintf(name, sizeof(name), "%.*s-%u", (int)made->profile.n, made->profile.p,
+                       made->gpu_instance);
+        GS_PROM_LINE(buf, f->name, 1, {"zone", GS_STR(ZONE)}, {"nodeid", node->name},
+                     {"deviceuuid", dev->id}, {"deviceidx", gs_str_of(index)},
+                     {"migname", gs_str_of(name)});
+        return;
+    }
+    (void)snprintf(gi, sizeof(gi), "%u", made->gpu_instance);
+    (void)snprintf(ci, sizeof(ci), "%u", made->compute_instance);
+    (void)snprintf(start, sizeof(start), "%d", made->place_start);
+    (void)snprintf(size, sizeof(size), "%d", made->place_size);
+    GS_PROM_LINE(buf, f->name, 1, {"zone", GS_STR(ZONE)}, {"node", node->name},
+                 {"device_uuid", dev->id}, {"device_index", gs_str_of(index)},
+                 {"mig_uuid", made->mig_uuid}, {"profile", made->profile},
+                 {"gpu_instance_id", gs_str_of(gi)}, {"compute_instance_id", gs_str_of(ci)},
+                 {"placement_start", gs_str_of(start)}, {"placement_size", gs_str_of(size)});
+}
+
+/* Two of one name on a card (compute instances of one GPU instance) are one series of the old name.
+ */
+static bool is_told(const struct gs_books_instance *made, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (made[i].gpu_instance == made[at].gpu_instance &&
+            gs_str_eq(made[i].profile, made[at].profile))
+            return true;
+    return false;
+}
+
+static size_t write_instances(const void *family, const struct gs_books *books,
+                              const struct gs_node *node, struct gs_buf *buf)
+{
+    const struct instance_family *f = family;
+    struct gs_books_instance made[INSTANCES_MAX];
+    size_t lines = 0;
+
+    (void)books;
+    for (size_t d = 0; d < node->n_dev; d++) {
+        size_t n = gs_books_instances(node, d, made, GS_ARRAY_LEN(made));
+
+        for (size_t i = 0; i < n; i++)
+            if (!f->is_legacy || !is_told(made, i))
+                write_instance(f, node, &node->dev[d], &made[i], buf);
+        lines += n;
+    }
+    return lines;
 }
 
 /* ---- series of pods ---- */
@@ -199,9 +274,10 @@ static size_t write_holders(const struct pod_family *f, const struct gs_books *b
     return lines;
 }
 
-static size_t write_pods(const struct pod_family *f, const struct gs_books *books,
+static size_t write_pods(const void *family, const struct gs_books *books,
                          const struct gs_node *node, struct gs_buf *buf)
 {
+    const struct pod_family *f = family;
     size_t lines = 0;
 
     for (size_t g = 0; g < node->n_groups; g++)
@@ -266,9 +342,10 @@ static void write_quotas(const struct quota_family *f, struct gs_books *books, s
 
 /* ---- the page ---- */
 
-#define N_CARDS  GS_ARRAY_LEN(card_families)
-#define N_PODS   GS_ARRAY_LEN(pod_families)
-#define N_QUOTAS GS_ARRAY_LEN(quota_families)
+#define N_CARDS     GS_ARRAY_LEN(card_families)
+#define N_INSTANCES GS_ARRAY_LEN(instance_families)
+#define N_BY_NODE   (N_CARDS + N_INSTANCES + GS_ARRAY_LEN(pod_families))
+#define N_QUOTAS    GS_ARRAY_LEN(quota_families)
 
 /* Nodes come by name, so that one which is not after the last was told before a change. */
 static const struct gs_node *next_node(struct gs_metrics_page *page)
@@ -292,29 +369,54 @@ static void next_stage(struct gs_metrics_page *page)
     gs_buf_clear(&page->at);
 }
 
+/** A family whose series are told node by node. Lines written. */
+struct node_family {
+    const char *name, *help;
+    bool is_legacy;
+    size_t (*write)(const void *family, const struct gs_books *books, const struct gs_node *node,
+                    struct gs_buf *buf);
+    const void *family;
+};
+
+static bool node_family_of(unsigned stage, struct node_family *ret)
+{
+    if (stage < N_CARDS) {
+        const struct card_family *f = &card_families[stage];
+
+        *ret = (struct node_family){f->name, f->help, (f->flags & IS_LEGACY) != 0, write_cards, f};
+    } else if (stage < N_CARDS + N_INSTANCES) {
+        const struct instance_family *f = &instance_families[stage - N_CARDS];
+
+        *ret = (struct node_family){f->name, f->help, f->is_legacy, write_instances, f};
+    } else if (stage < N_BY_NODE) {
+        const struct pod_family *f = &pod_families[stage - N_CARDS - N_INSTANCES];
+
+        *ret = (struct node_family){f->name, f->help, f->is_legacy, write_pods, f};
+    } else {
+        return false;
+    }
+    return true;
+}
+
 /* Some nodes of a family; the stage ends with them. */
-static void step_nodes(struct gs_metrics_page *page, const struct card_family *cards,
-                       const struct pod_family *pods)
+static void step_nodes(struct gs_metrics_page *page, const struct node_family *f)
 {
     const struct gs_node *node;
     size_t lines = 0;
 
-    if (cards != NULL ? (cards->flags & IS_LEGACY) != 0 && !page->from.has_legacy
-                      : pods->is_legacy && !page->from.has_legacy) {
+    if (f->is_legacy && !page->from.has_legacy) {
         next_stage(page);
         return;
     }
     if (page->pos == 0)
-        gs_prom_head(&page->text, cards != NULL ? cards->name : pods->name, "gauge",
-                     cards != NULL ? cards->help : pods->help);
+        gs_prom_head(&page->text, f->name, "gauge", f->help);
     while (lines < LINES_A_STEP) {
         node = next_node(page);
         if (node == NULL) {
             next_stage(page);
             return;
         }
-        lines += 1 + (cards != NULL ? write_cards(cards, node, &page->text)
-                                    : write_pods(pods, page->from.books, node, &page->text));
+        lines += 1 + f->write(f->family, page->from.books, node, &page->text);
     }
 }
 
@@ -330,6 +432,7 @@ static void step_quota(struct gs_metrics_page *page, const struct quota_family *
 bool gs_metrics_page_step(struct gs_metrics_page *page)
 {
     unsigned stage = page->stage;
+    struct node_family family;
 
     if (page->text.failed || page->at.failed)
         return true;
@@ -339,16 +442,11 @@ bool gs_metrics_page_step(struct gs_metrics_page *page)
         return page->from.books == NULL;
     }
     stage--;
-    if (stage < N_CARDS) {
-        step_nodes(page, &card_families[stage], NULL);
+    if (node_family_of(stage, &family)) {
+        step_nodes(page, &family);
         return false;
     }
-    stage -= (unsigned)N_CARDS;
-    if (stage < N_PODS) {
-        step_nodes(page, NULL, &pod_families[stage]);
-        return false;
-    }
-    stage -= (unsigned)N_PODS;
+    stage -= (unsigned)N_BY_NODE;
     if (stage < N_QUOTAS)
         step_quota(page, &quota_families[stage]);
     return stage + 1 >= N_QUOTAS;

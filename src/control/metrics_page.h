@@ -1,7 +1,7 @@
 #pragma once
 /* A page for Prometheus: the scheduler's own series, and HAMi's on cards, pods and quotas, of which
- * there are as many as there are cards and pods. A large cluster has several 100,000: a page is
- * written in steps, so that a filter never waits for one.
+ * there are as many as there are cards and pods (of MIG instances at most 16 a card). A large
+ * cluster has several 100,000: a page is written in steps, so that a filter never waits for one.
  *
  * Threads  the loop's. */
 

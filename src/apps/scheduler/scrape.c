@@ -73,6 +73,8 @@ static struct gs_metrics_from look(const struct gs_daemon *d)
         .books = d->books,
         .registry = d->registry,
         .binder = d->binder,
+        .preempt = d->preempt,
+        .retry = d->retry,
         .client = d->client,
         .events = d->events,
         .listener = {{"extender", d->server}, {"metrics", d->metrics}},

@@ -118,6 +118,92 @@ static void test_cards(void **state)
     gs_metrics_page_fini(&page);
 }
 
+/* A pod with MIG places as the annotation hami.io/vgpu-mig-allocations tells them. */
+static void feed_mig_pod(const char *name, const char *places)
+{
+    struct gs_str *grants = calloc(r.policies.n, sizeof(*grants)),
+                  *texts = calloc(r.policies.n, sizeof(*texts));
+
+    grants[0] = GS_STR("GPU-0,NVIDIA,1024,10:;");
+    texts[0] = gs_str_of(places);
+    assert_int_equal(gs_books_pod_set(r.books,
+                                      &(struct gs_books_pod){.uid = gs_str_of(name),
+                                                             .ns = GS_STR("ns"),
+                                                             .name = gs_str_of(name),
+                                                             .node = GS_STR("n1"),
+                                                             .grant = grants,
+                                                             .placements = texts,
+                                                             .n_slots = 1,
+                                                             .ends_us = GS_BOOKS_STAYS},
+                                      NULL),
+                     0);
+    free(grants);
+    free(texts);
+}
+
+#define PLACE(at, more)                                                                            \
+    "{\"containerIndex\":0,\"deviceIndex\":" at ",\"gpuUUID\":\"GPU-0\",\"profile\":\"1g.5gb\","   \
+    "\"placement\":{\"start\":" at ",\"size\":1}" more "}"
+#define MADE(uuid, gi) ",\"migUUID\":\"" uuid "\",\"gpuInstanceID\":" gi ",\"computeInstanceID\":0"
+
+/* The example of the annotation in spec/control-plane.md 1.5; series of 6.2: realised ones only. */
+static void test_mig_instances(void **state)
+{
+    struct gs_metrics_page page = {.from = {.books = r.books, .version = "1", .has_legacy = true}};
+    const char *text;
+
+    (void)state;
+    feed_node("n1", "GPU", 1);
+    feed_mig_pod("p", "[" PLACE("6", MADE("MIG-a", "7")) "," PLACE("5", "") "]");
+    feed_mig_pod("q", "[" PLACE("4", MADE("MIG-a", "7")) "]"); /* claims the other's */
+    while (!gs_metrics_page_step(&page))
+        ;
+    text = gs_buf_text(&page.text);
+    want(text, "\nhami_node_gpu_mig_instance_info{");
+    want(text,
+         "{zone=\"vGPU\",node=\"n1\",device_uuid=\"GPU-0\",device_index=\"0\",mig_uuid=\"MIG-a\","
+         "profile=\"1g.5gb\",gpu_instance_id=\"7\",compute_instance_id=\"0\","
+         "placement_start=\"");
+    want(text,
+         "\nnodeGPUMigInstance{zone=\"vGPU\",nodeid=\"n1\",deviceuuid=\"GPU-0\",deviceidx=\"0\","
+         "migname=\"1g.5gb-7\"} 1\n");
+    gs_metrics_page_fini(&page);
+}
+
+static size_t count_of(const char *text, const char *line)
+{
+    size_t n = 0;
+
+    for (const char *at = strstr(text, line); at != NULL; at = strstr(at + 1, line))
+        n++;
+    return n;
+}
+
+/* What a pod says of itself makes no series without end. */
+static void test_mig_is_bounded(void **state)
+{
+    struct gs_metrics_page page = {.from = {.books = r.books, .version = "1"}};
+    struct gs_buf text = {0};
+
+    (void)state;
+    feed_node("n1", "GPU", 1);
+    gs_buf_adds(&text, "[");
+    for (int i = 0; i < 200; i++)
+        gs_buf_addf(&text,
+                    "%s{\"containerIndex\":0,\"deviceIndex\":%d,\"gpuUUID\":\"GPU-0\",\"profile\":"
+                    "\"%s%0*d\",\"placement\":{\"start\":0,\"size\":1},\"migUUID\":\"MIG-%d\","
+                    "\"gpuInstanceID\":%d,\"computeInstanceID\":0}",
+                    i > 0 ? "," : "", i, i < 100 ? "long" : "", i < 100 ? 200 : 1, i, i, i);
+    gs_buf_adds(&text, "]");
+    feed_mig_pod("p", gs_buf_text(&text));
+    gs_buf_fini(&text);
+    while (!gs_metrics_page_step(&page))
+        ;
+    assert_int_equal(count_of(gs_buf_text(&page.text), "\nhami_node_gpu_mig_instance_info{"), 16);
+    assert_int_equal(count_of(gs_buf_text(&page.text), "profile=\"long"), 0);
+    gs_metrics_page_fini(&page);
+}
+
 /* Text of a label is any UTF-8: backslash, quote and line feed are escaped. */
 static void test_escapes(void **state)
 {
@@ -203,8 +289,9 @@ static void test_counters(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {T(test_cards), T(test_escapes), T(test_steps),
-                                       T(test_counters)};
+    const struct CMUnitTest tests[] = {T(test_cards),          T(test_mig_instances),
+                                       T(test_mig_is_bounded), T(test_escapes),
+                                       T(test_steps),          T(test_counters)};
 
     return cmocka_run_group_tests_name("control_metrics", tests, NULL, NULL);
 }
