@@ -36,6 +36,15 @@ int32_t gs_fit_mem(const struct gs_request *request, const struct gs_device *dev
     return (int32_t)((int64_t)dev->mem_mib * request->mem_pct / 100);
 }
 
+enum gs_reason gs_fit_ask(const struct gs_fit *fit, uint32_t dev)
+{
+    enum gs_reason why = gs_device_ask_open(&fit->node->dev[dev], &fit->use[dev]);
+
+    if (why == GS_REASON_COUNT && !gs_select_takes_uuid(&fit->wish->select, fit->node->dev[dev].id))
+        why = GS_REASON_CARD_UUID_MISMATCH;
+    return why;
+}
+
 static bool is_passing(const struct walk *w)
 {
     return gs_container_is_passing(&w->fit->pod->container[w->fit->container]);

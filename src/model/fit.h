@@ -111,5 +111,8 @@ struct gs_fit_rules {
  * fit->reasons filled; -ENOMEM. Threads  pure. */
 GS_WUR int gs_fit_walk(const struct gs_policy *policy, const struct gs_fit_rules *rules,
                        struct gs_fit *fit, struct gs_pick *ret_pick);
+/** The first questions of vendors that choose in their own way: is the device (index into
+ * gs_node.dev) open, and its UUID not excluded by the pod? GS_REASON_COUNT: yes. */
+enum gs_reason gs_fit_ask(const struct gs_fit *fit, uint32_t dev);
 /** Memory that the request takes of this device by the usual rule; 0 where it names none. */
 int32_t gs_fit_mem(const struct gs_request *request, const struct gs_device *dev);

@@ -27,6 +27,32 @@ struct gs_str gs_usual_made(struct gs_arena *arena, const char *before, const ch
     return gs_arena_printf(arena, "%s%s%s", before, word, behind);
 }
 
+struct gs_keys gs_usual_keys(struct gs_arena *arena, const char *word)
+{
+    return (struct gs_keys){
+        .to_allocate = gs_usual_made(arena, "hami.io/", word, "-devices-to-allocate"),
+        .allocated = gs_usual_made(arena, "hami.io/", word, "-devices-allocated"),
+        .node_register = gs_usual_made(arena, "hami.io/node-register-", word, ""),
+        .handshake = gs_usual_made(arena, "hami.io/node-handshake-", word, ""),
+        .use_uuid = gs_usual_made(arena, "hami.io/use-", word, "-uuid"),
+        .nouse_uuid = gs_usual_made(arena, "hami.io/no-use-", word, "-uuid"),
+        .lock = GS_STR(GS_KEY_NODE_LOCK),
+    };
+}
+
+int gs_usual_add(struct gs_policies *out, struct gs_arena *arena, const struct gs_policy *policy,
+                 size_t n)
+{
+    struct gs_policy *copy = GS_ARENA_ARRAY(arena, n, struct gs_policy);
+    int rc = gs_arena_check(arena);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        copy[i] = policy[i];
+        rc = gs_policies_add(out, arena, &copy[i]);
+    }
+    return rc;
+}
+
 int gs_usual_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
                    struct gs_err *err)
 {

@@ -25,6 +25,14 @@ bool gs_usual_is_word(const char *word);
 struct gs_str gs_usual_made(struct gs_arena *arena, const char *before, const char *word,
                             const char *behind);
 
+/** Keys that HAMi makes of a vendor's word: to_allocate, allocated, node_register, handshake, UUIDs
+ *  and the lock. */
+struct gs_keys gs_usual_keys(struct gs_arena *arena, const char *word);
+/** The end of gs_policy_section.make: copies of n policies, whose parts are in the arena already.
+ *  0; -ENOMEM, also where one of those parts was refused. */
+GS_WUR int gs_usual_add(struct gs_policies *out, struct gs_arena *arena,
+                        const struct gs_policy *policy, size_t n);
+
 /** gs_policy_ops.admit: asks for the vendor when the count stands in the limits; changes nothing.
  */
 int gs_usual_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,

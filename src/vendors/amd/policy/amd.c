@@ -123,15 +123,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
     static const struct gs_amd_yaml nothing;
     const struct gs_amd_yaml *yaml = conf != NULL ? conf : &nothing;
     struct gs_amd_conf *own = GS_ARENA_NEW(arena, struct gs_amd_conf);
-    struct gs_policy *policy = GS_ARENA_NEW(arena, struct gs_policy);
-    int rc;
-
-    (void)is_older; /* there is one shape */
-    (void)err;      /* nothing in it can be wrong */
-    if (own == NULL || policy == NULL)
-        return -ENOMEM;
-    own->runtime_class = gs_usual_name(arena, yaml->runtime_class, "");
-    *policy = (struct gs_policy){
+    const struct gs_policy policy = {
         .word = "AMD",
         .ops = &ops,
         .names.count = gs_usual_name(arena, yaml->count, "amd.com/gpu"),
@@ -147,8 +139,13 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .writes_own_type = true,
         .conf = own,
     };
-    rc = gs_arena_check(arena);
-    return rc < 0 ? rc : gs_policies_add(out, arena, policy);
+
+    (void)is_older; /* there is one shape */
+    (void)err;      /* nothing in it can be wrong */
+    if (own == NULL)
+        return -ENOMEM;
+    own->runtime_class = gs_usual_name(arena, yaml->runtime_class, "");
+    return gs_usual_add(out, arena, &policy, 1);
 }
 
 const struct gs_policy_section gs_amd_section = {

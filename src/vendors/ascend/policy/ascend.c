@@ -205,11 +205,7 @@ static int add(const struct chip_conf *conf, const struct gs_vnpu_chip *chip,
                struct gs_arena *arena, struct gs_policies *out)
 {
     const char *word = conf->word;
-    struct gs_policy *p = GS_ARENA_NEW(arena, struct gs_policy);
-
-    if (chip == NULL || p == NULL)
-        return -ENOMEM;
-    *p = (struct gs_policy){
+    struct gs_policy policy = {
         .word = gs_arena_str(arena, gs_str_of(word)).p,
         .ops = &ops,
         .names =
@@ -221,23 +217,17 @@ static int add(const struct chip_conf *conf, const struct gs_vnpu_chip *chip,
                 .core = gs_usual_name(arena, conf->core_name,
                                       gs_usual_made(arena, "huawei.com/", word, "-core").p),
             },
-        .keys =
-            {
-                .to_allocate = gs_usual_made(arena, "hami.io/", word, "-devices-to-allocate"),
-                .allocated = gs_usual_made(arena, "hami.io/", word, "-devices-allocated"),
-                .node_register = gs_usual_made(arena, "hami.io/node-register-", word, ""),
-                .handshake = gs_usual_made(arena, "hami.io/node-handshake-", word, ""),
-                .use_uuid = gs_usual_made(arena, "hami.io/use-", word, "-uuid"),
-                .nouse_uuid = gs_usual_made(arena, "hami.io/no-use-", word, "-uuid"),
-                .lock = GS_STR(GS_KEY_NODE_LOCK),
-                .own = gs_usual_made(arena, "huawei.com/", word, " predicate-time").p,
-            },
+        .keys = gs_usual_keys(arena, word),
         .mem_factor = conf->mem_factor > 1 ? (int32_t)conf->mem_factor : 1,
         .quota_factor = conf->mem_factor > 1 ? (int32_t)conf->mem_factor : 1,
         .is_exclusive_at_100 = true,
         .conf = chip,
     };
-    return gs_arena_check(arena) < 0 ? -ENOMEM : gs_policies_add(out, arena, p);
+
+    if (chip == NULL)
+        return -ENOMEM;
+    policy.keys.own = gs_usual_made(arena, "huawei.com/", word, " predicate-time").p;
+    return gs_usual_add(out, arena, &policy, 1);
 }
 
 static int make(const void *conf, bool is_older, struct gs_arena *arena, struct gs_policies *out,

@@ -8,7 +8,6 @@
 #include "model/node.h"
 #include "model/policy.h"
 #include "model/quantity.h"
-#include "model/select.h"
 #include "model/text.h"
 #include "model/usual.h"
 
@@ -169,12 +168,10 @@ static enum gs_reason question(const struct gs_fit *fit, uint32_t at, int32_t wa
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
-    enum gs_reason why = gs_device_ask_open(dev, use);
+    enum gs_reason why = gs_fit_ask(fit, at);
 
     if (why != GS_REASON_COUNT)
         return why;
-    if (!gs_select_takes_uuid(&fit->wish->select, dev->id))
-        return GS_REASON_CARD_UUID_MISMATCH;
     if (fit->policy->is_mutex && use->slots > 0)
         return GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT;
     if (__builtin_popcount((unsigned)(dev->cores & ~use->cores)) < wanted)
@@ -204,8 +201,7 @@ static bool is_free(const struct gs_fit *fit, uint32_t at)
 {
     const struct gs_use *use = &fit->use[at];
 
-    return gs_device_ask_open(&fit->node->dev[at], use) == GS_REASON_COUNT && use->slots <= 0 &&
-           use->cores == 0 && gs_select_takes_uuid(&fit->wish->select, fit->node->dev[at].id);
+    return gs_fit_ask(fit, at) == GS_REASON_COUNT && use->slots <= 0 && use->cores == 0;
 }
 
 /* Where runs of n devices may start: on rings (Inferentia) anywhere, on Trainium's torus only in
@@ -334,13 +330,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
                 struct gs_err *err)
 {
     const struct gs_awsneuron_conf *c = conf;
-    struct gs_policy *policy = GS_ARENA_NEW(arena, struct gs_policy);
-
-    (void)is_older; /* there is one shape */
-    (void)err;
-    if (policy == NULL)
-        return -ENOMEM;
-    *policy = (struct gs_policy){
+    const struct gs_policy policy = {
         .word = "AWSNeuron",
         .ops = &ops,
         .names =
@@ -360,9 +350,10 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .mem_factor = 1,
         .quota_factor = 1,
     };
-    if (gs_arena_check(arena) < 0)
-        return -ENOMEM;
-    return gs_policies_add(out, arena, policy);
+
+    (void)is_older; /* there is one shape */
+    (void)err;
+    return gs_usual_add(out, arena, &policy, 1);
 }
 
 static const struct cyaml_schema_field fields[] = {

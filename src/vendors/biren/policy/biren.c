@@ -47,13 +47,7 @@ static int make(const void *conf_at, bool is_older, struct gs_arena *arena, stru
                 struct gs_err *err)
 {
     const struct conf *conf = conf_at;
-    struct gs_policy *p = GS_ARENA_NEW(arena, struct gs_policy);
-
-    (void)is_older;
-    (void)err;
-    if (p == NULL)
-        return -ENOMEM;
-    *p = (struct gs_policy){
+    const struct gs_policy policy = {
         .word = "Biren",
         .ops = &ops,
         .names.count = gs_usual_name(arena, conf != NULL ? conf->count : NULL, "birentech.com/gpu"),
@@ -70,7 +64,10 @@ static int make(const void *conf_at, bool is_older, struct gs_arena *arena, stru
         .mem_factor = 1,
         .quota_factor = 1,
     };
-    return gs_arena_check(arena) < 0 ? -ENOMEM : gs_policies_add(out, arena, p);
+
+    (void)is_older; /* there is one shape */
+    (void)err;
+    return gs_usual_add(out, arena, &policy, 1);
 }
 
 const struct gs_policy_section gs_biren_section = {

@@ -270,14 +270,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
 {
     static const struct gs_cambricon_conf nothing;
     const struct gs_cambricon_conf *c = conf != NULL ? conf : &nothing;
-    struct gs_policy *policy = GS_ARENA_NEW(arena, struct gs_policy);
-    int rc;
-
-    (void)is_older; /* there is one shape */
-    (void)err;      /* nothing in it can be wrong */
-    if (policy == NULL)
-        return -ENOMEM;
-    *policy = (struct gs_policy){
+    struct gs_policy policy = {
         .word = "MLU",
         .ops = &ops,
         .names.count = gs_usual_name(arena, c->count, "cambricon.com/vmlu"),
@@ -289,10 +282,12 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .quota_factor = GS_CAMBRICON_UNIT_MIB,
         .is_exclusive_at_100 = true,
     };
-    policy->names.mem2 = other_spelling(policy->names.mem, LONG_MEM, SHORT_MEM);
-    policy->names.core2 = other_spelling(policy->names.core, LONG_CORE, SHORT_CORE);
-    rc = gs_arena_check(arena);
-    return rc < 0 ? rc : gs_policies_add(out, arena, policy);
+
+    (void)is_older; /* there is one shape */
+    (void)err;      /* nothing in it can be wrong */
+    policy.names.mem2 = other_spelling(policy.names.mem, LONG_MEM, SHORT_MEM);
+    policy.names.core2 = other_spelling(policy.names.core, LONG_CORE, SHORT_CORE);
+    return gs_usual_add(out, arena, &policy, 1);
 }
 
 const struct gs_policy_section gs_cambricon_section = {

@@ -10,7 +10,6 @@
 #include "model/node.h"
 #include "model/policy.h"
 #include "model/request.h"
-#include "model/select.h"
 #include "vendors/enflame/policy/drs_profile.h"
 
 enum form {
@@ -175,12 +174,10 @@ static enum gs_reason question(const struct gs_fit *fit, uint32_t at,
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
-    enum gs_reason why = gs_device_ask_open(dev, use);
+    enum gs_reason why = gs_fit_ask(fit, at);
 
     if (why != GS_REASON_COUNT)
         return why;
-    if (!gs_select_takes_uuid(&fit->wish->select, dev->id))
-        return GS_REASON_CARD_UUID_MISMATCH;
     if (fit->policy->is_mutex && use->slots > 0)
         return GS_REASON_EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT;
     if (profile == NULL)

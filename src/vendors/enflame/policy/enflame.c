@@ -78,13 +78,10 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
 {
     static const struct gs_enflame_conf none;
     const struct gs_enflame_conf *c = conf != NULL ? conf : &none;
-    struct gs_policy *policy = GS_ARENA_ARRAY(arena, 2, struct gs_policy);
-    int rc;
+    struct gs_policy policy[2];
 
     (void)is_older; /* there is one shape */
     (void)err;
-    if (policy == NULL)
-        return -ENOMEM;
     policy[0] = (struct gs_policy){
         .word = "GCU",
         .ops = &gcu_ops,
@@ -113,10 +110,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .mem_factor = 1,
         .quota_factor = 1,
     };
-    rc = gs_arena_check(arena);
-    for (int i = 0; rc == 0 && i < 2; i++)
-        rc = gs_policies_add(out, arena, &policy[i]);
-    return rc;
+    return gs_usual_add(out, arena, policy, GS_ARRAY_LEN(policy));
 }
 
 #define NAME(key, member)                                                                          \

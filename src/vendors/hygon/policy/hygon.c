@@ -60,28 +60,24 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
 {
     static const struct gs_hygon_conf nothing;
     const struct gs_hygon_conf *c = conf != NULL ? conf : &nothing;
-    struct gs_policy *policy = GS_ARENA_NEW(arena, struct gs_policy);
-    int rc;
-
-    (void)is_older; /* there is one shape */
-    if (policy == NULL)
-        return -ENOMEM;
-    if (c->mem_factor != NULL && *c->mem_factor < 0)
-        return gs_err_set(err, -EINVAL, "hygon: memoryFactor: must not be negative");
-    *policy = (struct gs_policy){
+    int32_t mem_factor = c->mem_factor != NULL && *c->mem_factor > 1 ? *c->mem_factor : 1;
+    const struct gs_policy policy = {
         .word = "DCU",
         .ops = &ops,
         .names.count = gs_usual_name(arena, c->count, "hygon.com/dcunum"),
         .names.mem = gs_usual_name(arena, c->mem, "hygon.com/dcumem"),
         .names.core = gs_usual_name(arena, c->core, "hygon.com/dcucores"),
         .keys = keys,
-        .mem_factor = c->mem_factor != NULL && *c->mem_factor > 1 ? *c->mem_factor : 1,
+        .mem_factor = mem_factor,
         .default_cores = 100,
+        .quota_factor = mem_factor,
         .is_exclusive_at_100 = true,
     };
-    policy->quota_factor = policy->mem_factor;
-    rc = gs_arena_check(arena);
-    return rc < 0 ? rc : gs_policies_add(out, arena, policy);
+
+    (void)is_older; /* there is one shape */
+    if (c->mem_factor != NULL && *c->mem_factor < 0)
+        return gs_err_set(err, -EINVAL, "hygon: memoryFactor: must not be negative");
+    return gs_usual_add(out, arena, &policy, 1);
 }
 
 const struct gs_policy_section gs_hygon_section = {

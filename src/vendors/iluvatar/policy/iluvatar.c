@@ -84,16 +84,14 @@ static int add(const struct conf *conf, struct gs_arena *arena, struct gs_polici
 {
     const char *word = conf->word != NULL ? conf->word : conf->chip;
     const char *chip = conf->chip != NULL ? conf->chip : word;
-    struct gs_policy *p = GS_ARENA_NEW(arena, struct gs_policy);
+    struct gs_policy policy;
 
     if (!gs_usual_is_word(word) || !gs_usual_is_word(chip))
         return gs_err_set(err, -EINVAL, "iluvatars: '%s' is no commonWord",
                           word != NULL ? word : "");
     if (gs_policies_find(out, gs_str_of(word)) != NULL)
         return gs_err_set(err, -EINVAL, "iluvatars: two entries have the commonWord %s", word);
-    if (p == NULL)
-        return -ENOMEM;
-    *p = (struct gs_policy){
+    policy = (struct gs_policy){
         .word = gs_arena_str(arena, gs_str_of(word)).p,
         .ops = &ops,
         .names =
@@ -105,21 +103,13 @@ static int add(const struct conf *conf, struct gs_arena *arena, struct gs_polici
                 .core = gs_usual_name(arena, conf->core,
                                       gs_usual_made(arena, "iluvatar.ai/", chip, ".vCore").p),
             },
-        .keys =
-            {
-                .to_allocate = gs_usual_made(arena, "hami.io/", word, "-devices-to-allocate"),
-                .allocated = gs_usual_made(arena, "hami.io/", word, "-devices-allocated"),
-                .node_register = gs_usual_made(arena, "hami.io/node-", word, "-register"),
-                .handshake = gs_usual_made(arena, "hami.io/node-handshake-", word, ""),
-                .use_uuid = gs_usual_made(arena, "hami.io/use-", word, "-uuid"),
-                .nouse_uuid = gs_usual_made(arena, "hami.io/no-use-", word, "-uuid"),
-                .lock = GS_STR(GS_KEY_NODE_LOCK),
-            },
+        .keys = gs_usual_keys(arena, word),
         .mem_factor = UNIT_MIB,
         .quota_factor = UNIT_MIB,
         .is_exclusive_at_100 = true,
     };
-    return gs_arena_check(arena) < 0 ? -ENOMEM : gs_policies_add(out, arena, p);
+    policy.keys.node_register = gs_usual_made(arena, "hami.io/node-", word, "-register");
+    return gs_usual_add(out, arena, &policy, 1);
 }
 
 static int make(const void *conf, bool is_older, struct gs_arena *arena, struct gs_policies *out,

@@ -8,7 +8,6 @@
 #include "model/policy.h"
 #include "model/quantity.h"
 #include "model/request.h"
-#include "model/select.h"
 #include "model/usual.h"
 #include "vendors/kunlun/policy/wings.h"
 
@@ -130,12 +129,10 @@ static enum gs_reason question(const struct gs_fit *fit, uint32_t at, joins may_
 {
     const struct gs_device *dev = &fit->node->dev[at];
     const struct gs_use *use = &fit->use[at];
-    enum gs_reason why = gs_device_ask_open(dev, use);
+    enum gs_reason why = gs_fit_ask(fit, at);
 
     if (why != GS_REASON_COUNT)
         return why;
-    if (!gs_select_takes_uuid(&fit->wish->select, dev->id))
-        return GS_REASON_CARD_UUID_MISMATCH;
     return may_join(fit, dev, use);
 }
 
@@ -266,41 +263,34 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
                 struct gs_err *err)
 {
     const struct gs_kunlun_conf *c = conf;
-    struct gs_policy *policy = GS_ARENA_ARRAY(arena, 2, struct gs_policy);
-    int rc;
+    struct gs_policy policy[] = {
+        {
+            .word = "kunlun",
+            .ops = &whole_ops,
+            .names.count = gs_usual_name(arena, c != NULL ? c->count : NULL, "kunlunxin.com/xpu"),
+            .keys = {.allocated = GS_STR("hami.io/kunlun-allocated"),
+                     .own = "BAIDU_COM_DEVICE_IDX"},
+        },
+        {
+            .word = "XPU",
+            .ops = &xpu_ops,
+            .names.count = gs_usual_name(arena, c != NULL ? c->vcount : NULL, "kunlunxin.com/vxpu"),
+            .names.mem =
+                gs_usual_name(arena, c != NULL ? c->vmem : NULL, "kunlunxin.com/vxpu-memory"),
+            .keys = gs_usual_keys(arena, "xpu"),
+        },
+    };
 
     (void)is_older; /* there is one shape */
     (void)err;
-    if (policy == NULL)
-        return -ENOMEM;
-    policy[0] = policy[1] = (struct gs_policy){
-        .mem_factor = 1,
-        .quota_factor = 1,
-        .keys = {.use_uuid = GS_STR("hami.io/use-xpu-uuid"),
-                 .nouse_uuid = GS_STR("hami.io/no-use-xpu-uuid"),
-                 .use_uuid2 = GS_STR("baidu.com/use-gpuuuid"),
-                 .nouse_uuid2 = GS_STR("baidu.com/nouse-gpuuuid")},
-    };
-    policy[0].word = "kunlun";
-    policy[0].ops = &whole_ops;
-    policy[0].names.count = gs_usual_name(arena, c != NULL ? c->count : NULL, "kunlunxin.com/xpu");
-    policy[0].keys.allocated = GS_STR("hami.io/kunlun-allocated");
-    policy[0].keys.own = "BAIDU_COM_DEVICE_IDX";
-    policy[1].word = "XPU";
-    policy[1].ops = &xpu_ops;
-    policy[1].names.count =
-        gs_usual_name(arena, c != NULL ? c->vcount : NULL, "kunlunxin.com/vxpu");
-    policy[1].names.mem =
-        gs_usual_name(arena, c != NULL ? c->vmem : NULL, "kunlunxin.com/vxpu-memory");
-    policy[1].keys.to_allocate = GS_STR("hami.io/xpu-devices-to-allocate");
-    policy[1].keys.allocated = GS_STR("hami.io/xpu-devices-allocated");
-    policy[1].keys.node_register = GS_STR("hami.io/node-register-xpu");
-    policy[1].keys.handshake = GS_STR("hami.io/node-handshake-xpu");
-    policy[1].keys.lock = GS_STR(GS_KEY_NODE_LOCK);
-    rc = gs_arena_check(arena);
-    for (int i = 0; rc == 0 && i < 2; i++)
-        rc = gs_policies_add(out, arena, &policy[i]);
-    return rc;
+    for (size_t i = 0; i < GS_ARRAY_LEN(policy); i++) {
+        policy[i].mem_factor = policy[i].quota_factor = 1;
+        policy[i].keys.use_uuid = GS_STR("hami.io/use-xpu-uuid");
+        policy[i].keys.nouse_uuid = GS_STR("hami.io/no-use-xpu-uuid");
+        policy[i].keys.use_uuid2 = GS_STR("baidu.com/use-gpuuuid");
+        policy[i].keys.nouse_uuid2 = GS_STR("baidu.com/nouse-gpuuuid");
+    }
+    return gs_usual_add(out, arena, policy, GS_ARRAY_LEN(policy));
 }
 
 static const struct cyaml_schema_field fields[] = {

@@ -136,13 +136,12 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
 {
     static const struct gs_metax_conf none;
     const struct gs_metax_conf *c = conf != NULL ? conf : &none;
-    struct gs_policy *policy = GS_ARENA_ARRAY(arena, 2, struct gs_policy);
     struct gs_sgpu_conf *sgpu = GS_ARENA_NEW(arena, struct gs_sgpu_conf);
-    int rc;
+    struct gs_policy policy[2];
 
     (void)is_older; /* there is one shape */
     (void)err;
-    if (policy == NULL || sgpu == NULL)
+    if (sgpu == NULL)
         return -ENOMEM;
     sgpu->is_topology_aware = c->is_topology_aware;
     policy[0] = (struct gs_policy){
@@ -176,10 +175,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .is_exclusive_at_100 = true,
         .conf = sgpu,
     };
-    rc = gs_arena_check(arena);
-    for (int i = 0; rc == 0 && i < 2; i++)
-        rc = gs_policies_add(out, arena, &policy[i]);
-    return rc;
+    return gs_usual_add(out, arena, policy, GS_ARRAY_LEN(policy));
 }
 
 #define NAME(key, member)                                                                          \

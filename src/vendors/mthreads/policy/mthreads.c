@@ -209,13 +209,7 @@ static int make(const void *conf_at, bool is_older, struct gs_arena *arena, stru
 {
     static const struct conf none = {0};
     const struct conf *conf = conf_at != NULL ? conf_at : &none;
-    struct gs_policy *p = GS_ARENA_NEW(arena, struct gs_policy);
-
-    (void)is_older;
-    (void)err;
-    if (p == NULL)
-        return -ENOMEM;
-    *p = (struct gs_policy){
+    const struct gs_policy policy = {
         .word = "Mthreads",
         .ops = &ops,
         .names =
@@ -237,7 +231,10 @@ static int make(const void *conf_at, bool is_older, struct gs_arena *arena, stru
         .quota_factor = UNIT_MIB,
         .is_exclusive_at_100 = true,
     };
-    return gs_arena_check(arena) < 0 ? -ENOMEM : gs_policies_add(out, arena, p);
+
+    (void)is_older; /* there is one shape */
+    (void)err;
+    return gs_usual_add(out, arena, &policy, 1);
 }
 
 const struct gs_policy_section gs_mthreads_section = {

@@ -50,28 +50,24 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
     static const struct gs_nvidia_yaml nothing;
     const struct gs_nvidia_yaml *yaml = conf != NULL ? conf : &nothing;
     struct gs_nvidia_conf *own = GS_ARENA_NEW(arena, struct gs_nvidia_conf);
-    struct gs_policy *policy = GS_ARENA_NEW(arena, struct gs_policy);
-    int rc;
-
-    (void)is_older; /* there is one shape */
-    if (own == NULL || policy == NULL)
-        return -ENOMEM;
-    rc = gs_nvidia_conf_make(yaml, arena, own, err);
-    if (rc < 0)
-        return gs_err_wrap(err, rc, "nvidia");
-    *policy = (struct gs_policy){
+    int32_t mem_factor = yaml->mem_factor != NULL && *yaml->mem_factor > 1 ? *yaml->mem_factor : 1;
+    struct gs_policy policy = {
         .word = "NVIDIA",
         .ops = &ops,
         .keys = keys,
-        .mem_factor = yaml->mem_factor != NULL && *yaml->mem_factor > 1 ? *yaml->mem_factor : 1,
+        .mem_factor = mem_factor,
+        .quota_factor = mem_factor,
         .default_cores = yaml->default_cores != NULL ? *yaml->default_cores : 0,
         .is_exclusive_at_100 = true,
         .conf = own,
     };
-    policy->quota_factor = policy->mem_factor;
-    set_names(yaml, arena, &policy->names);
-    rc = gs_arena_check(arena);
-    return rc < 0 ? rc : gs_policies_add(out, arena, policy);
+    int rc = own == NULL ? -ENOMEM : gs_nvidia_conf_make(yaml, arena, own, err);
+
+    (void)is_older; /* there is one shape */
+    if (rc < 0)
+        return gs_err_wrap(err, rc, "nvidia");
+    set_names(yaml, arena, &policy.names);
+    return gs_usual_add(out, arena, &policy, 1);
 }
 
 const struct gs_policy_section gs_nvidia_section = {
