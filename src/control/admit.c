@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "contract/names.h"
 #include "control/admit_patch.h"
-#include "control/pod.h"
+#include "control/convert.h"
 #include "kube/json.h"
 #include "kube/view.h"
 #include "model/ns_quota.h"
@@ -166,7 +166,7 @@ static int read_pod(struct review *r, struct gs_err *err)
         return gs_err_set(err, -EINVAL, "there is no content to decode");
     rc = gs_kube_view_pod(r->object, r->arena, &pod, err);
     if (rc == 0)
-        rc = gs_control_pod(&pod, r->arena, &r->pod);
+        rc = gs_convert_pod(&pod, r->arena, &r->pod);
     if (rc == 0 && r->pod.ns.n == 0 &&
         gs_kube_json_str(r->request, "namespace", &ns) == GS_KUBE_GOT)
         r->pod.ns = ns;

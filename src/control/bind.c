@@ -6,11 +6,11 @@
 #include "base/clock.h"
 #include "contract/names.h"
 #include "control/bind_internal.h"
-#include "control/pod.h"
+#include "control/convert.h"
 
-enum gs_binder_leads gs_bind_leads(const struct gs_binder *b)
+enum gs_leader_state gs_bind_leads(const struct gs_binder *b)
 {
-    return b->opt.leads != NULL ? b->opt.leads(b->opt.arg) : GS_BINDER_YES;
+    return b->opt.leads != NULL ? b->opt.leads(b->opt.arg) : GS_LEADER_YES;
 }
 
 static struct gs_moment now_of(const struct gs_binder *b)
@@ -158,7 +158,7 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
     int rc = gs_kube_view_pod(root, &op->arena, &pod, err);
 
     if (rc == 0)
-        rc = gs_control_pod(&pod, &op->arena, &placed);
+        rc = gs_convert_pod(&pod, &op->arena, &placed);
     if (rc < 0)
         return rc;
     /* Nothing is released or given on the word of a caller whose names do not belong together. */
@@ -222,13 +222,13 @@ static void begin(struct gs_bind_op *op)
     struct gs_binder *b = op->binder;
 
     switch (gs_bind_leads(b)) {
-    case GS_BINDER_NO:
+    case GS_LEADER_NO:
         gs_bind_fail(op, "another replica leads");
         break;
-    case GS_BINDER_NOT_YET:
+    case GS_LEADER_NOT_YET:
         gs_loop_timer_in(b->loop, &op->timer, (uint64_t)b->opt.lock_retry_ms, on_gate_closed, op);
         break;
-    case GS_BINDER_YES:
+    case GS_LEADER_YES:
         if (is_reserved(op))
             gs_bind_lock(op);
         else

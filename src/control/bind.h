@@ -15,18 +15,12 @@
 #include "control/books.h"
 #include "control/extender.h"
 #include "control/filter.h"
+#include "control/leader.h"
 #include "core/cleanup.h"
 #include "kube/client.h"
 
 struct gs_binder;
 struct gs_kube_pod;
-
-/** May this replica write Bindings? */
-enum gs_binder_leads {
-    GS_BINDER_NO,      /**< another replica does */
-    GS_BINDER_NOT_YET, /**< soon: what the one before wrote is not known for sure */
-    GS_BINDER_YES,
-};
 
 struct gs_binder_opt {
     const struct gs_filter_conf *filter; /**< outlives the binder */
@@ -34,7 +28,7 @@ struct gs_binder_opt {
     int64_t lock_retry_ms;               /**< how long a bind waits for one; 0: a single try */
     uint32_t post_ms;                    /**< deadline of the Binding; 0: 2,000 */
     /** Asked when a bind comes and right before its write. NULL: always yes. */
-    enum gs_binder_leads (*leads)(void *arg);
+    enum gs_leader_state (*leads)(void *arg);
     /** Annotations more to write for this pod on this node (a signature). NULL: none. 0 or
      * negative. */
     int (*seal)(void *arg, const struct gs_extender_binding *binding, struct gs_arena *arena,

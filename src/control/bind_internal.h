@@ -83,7 +83,7 @@ struct gs_binder {
     struct gs_binder_stats stats;
 };
 
-enum gs_binder_leads gs_bind_leads(const struct gs_binder *b);
+enum gs_leader_state gs_bind_leads(const struct gs_binder *b);
 
 /** It will not be bound by us now: what was decided is void where the op has come so far that it
  *  is its own, locks go back, the caller is told. */

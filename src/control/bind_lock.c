@@ -201,7 +201,7 @@ void gs_binder_pod_gone(struct gs_binder *b, struct gs_str ns, struct gs_str pod
             continue;
         if (node->first != NULL && node->first->step == GS_BIND_WAITING)
             try_lock(node->first);
-        else if (node->first == NULL && node->sweep == NULL && gs_bind_leads(b) == GS_BINDER_YES &&
+        else if (node->first == NULL && node->sweep == NULL && gs_bind_leads(b) == GS_LEADER_YES &&
                  gs_lock_give(b->client,
                               &(struct gs_lock_want){.node = node->name, .ns = ns, .pod = pod},
                               on_swept, node, &node->sweep, NULL) < 0)

@@ -267,7 +267,7 @@ void gs_bind_post(struct gs_bind_op *op)
         gs_bind_fail(op, "the grant could not be written down");
         return;
     }
-    if (gs_bind_leads(b) != GS_BINDER_YES) {
+    if (gs_bind_leads(b) != GS_LEADER_YES) {
         gs_bind_fail(op, "another replica leads");
         return;
     }

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "control/pod.h"
+#include "control/convert.h"
 #include "model/node.h"
 #include "model/quantity.h"
 
@@ -13,13 +13,13 @@ static int view_of(const struct gs_kube_node *node, struct gs_arena *arena,
     int rc = pairs != NULL ? 0 : -ENOMEM;
 
     if (rc == 0)
-        rc = gs_control_pairs(&node->meta.annotations, arena, &pairs[0]);
+        rc = gs_convert_pairs(&node->meta.annotations, arena, &pairs[0]);
     if (rc == 0)
-        rc = gs_control_pairs(&node->meta.labels, arena, &pairs[1]);
+        rc = gs_convert_pairs(&node->meta.labels, arena, &pairs[1]);
     if (rc == 0)
-        rc = gs_control_pairs(&node->capacity, arena, &pairs[2]);
+        rc = gs_convert_pairs(&node->capacity, arena, &pairs[2]);
     if (rc == 0)
-        rc = gs_control_pairs(&node->allocatable, arena, &pairs[3]);
+        rc = gs_convert_pairs(&node->allocatable, arena, &pairs[3]);
     if (rc == 0)
         *ret = (struct gs_node_view){node->meta.name, &pairs[0], &pairs[1], &pairs[2], &pairs[3]};
     return rc;
@@ -85,9 +85,9 @@ int gs_feed_pod(const struct gs_feed *feed, struct yyjson_val *object, struct gs
     int rc = gs_kube_view_pod(object, feed->arena, &got.pod, err);
 
     if (rc == 0)
-        rc = gs_control_pod(&got.pod, feed->arena, &got.model);
+        rc = gs_convert_pod(&got.pod, feed->arena, &got.model);
     if (rc == 0)
-        rc = gs_control_books_pod(&got.pod, &got.model, policies, feed->arena, &entry);
+        rc = gs_convert_books_pod(&got.pod, &got.model, policies, feed->arena, &entry);
     if (rc < 0)
         return rc;
     got.is_over = entry.is_over;

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/convert.h"
 #include "control/extender.h"
 #include "control/feed.h"
-#include "control/pod.h"
 #include "control/refusal.h"
 #include "control/shortage.h"
 #include "model/node.h"
@@ -412,7 +412,7 @@ static int serve(struct call *c, struct gs_str body, struct gs_err *err)
     int rc = gs_extender_read(body, c->arena, &c->args, err);
 
     if (rc == 0)
-        rc = gs_control_pod(&c->args.pod, c->arena, &c->pod);
+        rc = gs_convert_pod(&c->args.pod, c->arena, &c->pod);
     if (rc < 0)
         return rc;
     c->note->ns = gs_arena_str(c->arena, c->pod.ns);
@@ -576,7 +576,7 @@ int gs_filter_prioritize(const struct gs_filter_env *env, struct gs_str body, ch
     if (rc == 0)
         rc = gs_extender_read(body, env->arena, &c.args, &err);
     if (rc == 0)
-        rc = gs_control_pod(&c.args.pod, env->arena, &c.pod);
+        rc = gs_convert_pod(&c.args.pod, env->arena, &c.pod);
     if (rc == 0)
         rc = read_ask(&c, &err);
     if (rc == 0)

@@ -210,7 +210,7 @@ static void take_turn(struct gs_handshake *h)
     unqueue(h, e);
     e->has_answered = true;
     e->answered_ms = gs_loop_now_ms(h->loop);
-    if (h->opt.leads == NULL || h->opt.leads(h->opt.arg) == GS_BINDER_YES)
+    if (h->opt.leads == NULL || h->opt.leads(h->opt.arg) == GS_LEADER_YES)
         h->is_busy[slot] = send_answer(h, e, slot) == 0;
     gs_loop_timer_in(h->loop, &h->turn, TURN_MS, on_turn, h);
 }

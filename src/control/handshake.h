@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "control/bind.h"
 #include "control/books.h"
+#include "control/leader.h"
 #include "core/cleanup.h"
 #include "kube/client.h"
 
@@ -32,7 +32,7 @@ bool gs_handshake_judge(const struct gs_handshake_facts *facts, bool *ret_answer
 
 struct gs_handshake;
 struct gs_handshake_opt {
-    enum gs_binder_leads (*leads)(void *arg); /**< only a leader answers; NULL: always */
+    enum gs_leader_state (*leads)(void *arg); /**< only a leader answers; NULL: always */
     void *arg;
 };
 struct gs_handshake_stats {

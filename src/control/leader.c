@@ -129,9 +129,9 @@ static bool is_stale(const struct gs_leader *l)
     return gs_loop_now_ms(l->loop) >= state.changed_ms + (int64_t)state.duration_s * 1000;
 }
 
-enum gs_binder_leads gs_leader_state(const struct gs_leader *l)
+enum gs_leader_state gs_leader_state(const struct gs_leader *l)
 {
     if (l->stage == FOLLOWS || (l->lease != NULL && is_stale(l)))
-        return GS_BINDER_NO;
-    return l->stage == LEADS ? GS_BINDER_YES : GS_BINDER_NOT_YET;
+        return GS_LEADER_NO;
+    return l->stage == LEADS ? GS_LEADER_YES : GS_LEADER_NOT_YET;
 }

@@ -12,12 +12,18 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "control/bind.h"
 #include "core/cleanup.h"
 #include "core/str.h"
 #include "kube/client.h"
 
 struct gs_leader;
+
+/** May this replica write Bindings? */
+enum gs_leader_state {
+    GS_LEADER_NO,      /**< another replica does */
+    GS_LEADER_NOT_YET, /**< soon: what the one before wrote is not known for sure */
+    GS_LEADER_YES,
+};
 
 struct gs_leader_opt {
     struct gs_str lease_ns, lease_name; /**< name empty: this is the only replica */
@@ -33,7 +39,7 @@ GS_WUR int gs_leader_new(struct gs_kube_client *client, const struct gs_leader_o
                          struct gs_leader **ret, struct gs_err *err);
 struct gs_leader *gs_leader_free(struct gs_leader *leader);
 void gs_leader_relisted(struct gs_leader *leader);
-enum gs_binder_leads gs_leader_state(const struct gs_leader *leader);
+enum gs_leader_state gs_leader_state(const struct gs_leader *leader);
 
 /** Is this the identity of a kube-scheduler on that host? Pure. */
 bool gs_leader_is_on(struct gs_str holder, struct gs_str host);

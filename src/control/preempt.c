@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "control/convert.h"
 #include "control/extender.h"
-#include "control/pod.h"
 #include "control/preempt_internal.h"
 #include "core/hash.h"
 #include "kube/view.h"
@@ -309,7 +309,7 @@ static int read_case(struct gs_preempt_want *w, struct gs_preempt_case *c)
     int rc = gs_extender_read((struct gs_str){c->body, c->body_n}, &c->arena, &c->args, &err);
 
     if (rc == 0)
-        rc = gs_control_pod(&c->args.pod, &c->arena, &c->pod);
+        rc = gs_convert_pod(&c->args.pod, &c->arena, &c->pod);
     if (rc == 0)
         rc = gs_books_ask(p->books, &c->pod, &flags, &c->arena, &c->ask, &err);
     c->place = GS_ARENA_ARRAY(&c->arena, NODES_MAX, struct place);

@@ -6,8 +6,8 @@
 
 #include <yyjson.h>
 
+#include "control/convert.h"
 #include "control/extender.h"
-#include "control/pod.h"
 #include "control/preempt_internal.h"
 #include "kube/json.h"
 #include "kube/view.h"
@@ -142,7 +142,7 @@ static int read_pod(struct verb *v, yyjson_val *root, struct gs_err *err)
                          : gs_kube_view_pod(pod, v->arena, &v->seen, err);
 
     if (rc == 0)
-        rc = gs_control_pod(&v->seen, v->arena, &v->pod);
+        rc = gs_convert_pod(&v->seen, v->arena, &v->pod);
     return rc < 0 ? rc : gs_books_ask(v->p->books, &v->pod, &flags, v->arena, &v->ask, err);
 }
 

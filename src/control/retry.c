@@ -7,8 +7,8 @@
 #include <yyjson.h>
 
 #include "base/map.h"
+#include "control/convert.h"
 #include "control/nudge.h"
-#include "control/pod.h"
 #include "core/hash.h"
 #include "kube/json.h"
 #include "kube/view.h"
@@ -263,7 +263,7 @@ static int read_question(const struct gs_retry *r, const struct wait *w, struct 
     if (rc == 0)
         rc = gs_kube_view_pod(yyjson_doc_get_root(q->doc), &q->arena, &seen, NULL);
     if (rc == 0)
-        rc = gs_control_pod(&seen, &q->arena, &q->pod);
+        rc = gs_convert_pod(&seen, &q->arena, &q->pod);
     if (rc == 0)
         rc = gs_books_ask(r->books, &q->pod, &flags, &q->arena, &q->ask, NULL);
     q->is_read = rc == 0;

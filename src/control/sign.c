@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "contract/names.h"
-#include "control/pod.h"
+#include "control/convert.h"
 #include "model/grant.h"
 #include "net/secret.h"
 
@@ -288,7 +288,7 @@ bool gs_sign_trusts(struct gs_sign *sign, const struct gs_kube_pod *pod)
         return sign->takes_unsigned;
     gs_arena_reset(&sign->arena);
     if (!parse(*signature, &theirs, &keys) ||
-        gs_control_pairs(&pod->meta.annotations, &sign->arena, &annotations) < 0 ||
+        gs_convert_pairs(&pod->meta.annotations, &sign->arena, &annotations) < 0 ||
         write_message(pod->meta.uid, pod->node_name, &annotations, keys, &sign->arena, &message) <
             0)
         return false;

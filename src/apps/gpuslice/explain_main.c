@@ -9,7 +9,7 @@
 #include "apps/gpuslice/gather.h"
 #include "apps/gpuslice/options.h"
 #include "base/arena.h"
-#include "control/pod.h"
+#include "control/convert.h"
 #include "control/policies.h"
 #include "kube/json.h"
 #include "net/secret.h"
@@ -93,7 +93,7 @@ static int explain(struct explaining *e, struct gs_buf *buf, struct gs_err *err)
     if (rc == 0)
         rc = gs_kube_view_pod(yyjson_doc_get_root(doc), &e->arena, &view, err);
     if (rc == 0)
-        rc = gs_control_pod(&view, &e->arena, &pod);
+        rc = gs_convert_pod(&view, &e->arena, &pod);
     if (rc == 0)
         rc = gs_explain(e->gather.books, &pod, &opt, &e->arena, &explanation, err);
     if (rc < 0)

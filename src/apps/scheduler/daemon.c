@@ -88,14 +88,14 @@ static int seal(void *arg, const struct gs_extender_binding *binding, struct gs_
                            : gs_sign_seal(d->sign, binding->uid, binding->node, arena, annotations);
 }
 
-static enum gs_binder_leads leads(void *arg)
+static enum gs_leader_state leads(void *arg)
 {
     return gs_leader_state(((struct gs_daemon *)arg)->leader);
 }
 
 static bool leads_now(void *arg)
 {
-    return leads(arg) == GS_BINDER_YES;
+    return leads(arg) == GS_LEADER_YES;
 }
 
 static void on_relist(void *arg)

@@ -23,12 +23,12 @@ struct call {
 struct fixture {
     struct api api;
     struct call call[128];
-    enum gs_binder_leads leads;
+    enum gs_leader_state leads;
 };
 
 static unsigned n_done;
 
-static enum gs_binder_leads on_leads(void *arg)
+static enum gs_leader_state on_leads(void *arg)
 {
     return ((struct fixture *)arg)->leads;
 }
@@ -45,7 +45,7 @@ static int set_up(void **state)
     static struct fixture f;
 
     memset(&f, 0, sizeof(f));
-    f.leads = GS_BINDER_YES;
+    f.leads = GS_LEADER_YES;
     api_new(&f.api);
     api_binder(&f.api, (struct gs_binder_opt){.lock_timeout_ms = 300000,
                                               .lock_retry_ms = 28000,
@@ -394,7 +394,7 @@ static void follower_does_not_write(void **state)
 
     prestart(f);
     api_filter(&f->api, pod, "n1");
-    f->leads = GS_BINDER_NO;
+    f->leads = GS_LEADER_NO;
     assert_string_equal(bind(f, pod, "n1"), "another replica leads");
     assert_int_equal(f->api.n_bindings, 0);
 }
@@ -409,7 +409,7 @@ static void lead_is_looked_at_before_the_write(void **state)
     api_filter(&f->api, pod, "n1");
     call = start(f, pod, "n1");
     (void)fake_next(&f->api.fake, 100); /* it writes the lock */
-    f->leads = GS_BINDER_NO;
+    f->leads = GS_LEADER_NO;
     api_serve(&f->api, 1000);
     assert_string_equal(call->error, "another replica leads");
     assert_string_equal(f->api.node[0].lock[0], "");
@@ -424,17 +424,17 @@ static void new_leader_waits_and_decides_anew(void **state)
 
     prestart(f);
     api_filter(&f->api, pod, "n1");
-    f->leads = GS_BINDER_NOT_YET;
+    f->leads = GS_LEADER_NOT_YET;
     call = start(f, pod, "n1");
     api_serve(&f->api, 2000);
     assert_false(call->is_done);
     (void)gs_books_expire(f->api.books, INT64_MAX, INT64_MAX);
-    f->leads = GS_BINDER_YES;
+    f->leads = GS_LEADER_YES;
     gs_binder_go(f->api.binder);
     api_serve(&f->api, 100);
     assert_string_equal(call->error, "");
     assert_int_equal(stats_of(f).redecided, 1);
-    f->leads = GS_BINDER_NOT_YET; /* and for ever is bounded */
+    f->leads = GS_LEADER_NOT_YET; /* and for ever is bounded */
     call_late = start(f, late, "n1");
     api_serve(&f->api, 28100);
     assert_string_equal(call_late->error, "this replica does not lead yet");

@@ -96,10 +96,10 @@ struct fixture {
     struct gs_policies policies;
     struct gs_books *books;
     struct gs_handshake *handshake;
-    enum gs_binder_leads leads;
+    enum gs_leader_state leads;
 };
 
-static enum gs_binder_leads on_leads(void *arg)
+static enum gs_leader_state on_leads(void *arg)
 {
     return ((struct fixture *)arg)->leads;
 }
@@ -109,7 +109,7 @@ static int set_up(void **state)
     static struct fixture f;
 
     memset(&f, 0, sizeof(f));
-    f.leads = GS_BINDER_YES;
+    f.leads = GS_LEADER_YES;
     fake_new(&f.fake, NULL);
     f.fake.clock.real_ns = NOW * GS_CLOCK_S;
     assert_int_equal(
@@ -232,7 +232,7 @@ static void followers_do_not_write(void **state)
 {
     struct fixture *f = *state;
 
-    f->leads = GS_BINDER_NO;
+    f->leads = GS_LEADER_NO;
     see(f, "n1", "Reported_x", "4");
     fake_run(&f->fake, 1000);
     assert_int_equal(fake_open(), 0);

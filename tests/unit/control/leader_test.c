@@ -28,7 +28,7 @@ static void on_leads(void *arg)
     struct fixture *f = arg;
 
     f->n_leads++;
-    assert_int_equal(gs_leader_state(f->leader), GS_BINDER_YES);
+    assert_int_equal(gs_leader_state(f->leader), GS_LEADER_YES);
 }
 
 static int set_up(void **state)
@@ -93,7 +93,7 @@ static void renewed(struct fixture *f, const char *holder, int moves)
     assert_true(fake_chunk(f->watch, event));
 }
 
-static enum gs_binder_leads state_of(struct fixture *f)
+static enum gs_leader_state state_of(struct fixture *f)
 {
     return gs_leader_state(f->leader);
 }
@@ -103,14 +103,14 @@ static void only_replica_waits_and_lists(void **state)
     struct fixture *f = *state;
 
     start(f, "");
-    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+    assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
     fake_run(&f->fake, 2400);
     assert_int_equal(f->n_relists, 0);
     fake_run(&f->fake, 200);
     assert_int_equal(f->n_relists, 1);
-    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+    assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
     gs_leader_relisted(f->leader);
-    assert_int_equal(state_of(f), GS_BINDER_YES);
+    assert_int_equal(state_of(f), GS_LEADER_YES);
     gs_leader_relisted(f->leader); /* a list for another reason */
     assert_int_equal(f->n_leads, 1);
 }
@@ -120,25 +120,25 @@ static void lease_moves_to_us_and_away(void **state)
     struct fixture *f = *state;
 
     start(f, "sched");
-    assert_int_equal(state_of(f), GS_BINDER_NO);
+    assert_int_equal(state_of(f), GS_LEADER_NO);
     listed(f, "pod-b_1111", 3);
-    assert_int_equal(state_of(f), GS_BINDER_NO);
+    assert_int_equal(state_of(f), GS_LEADER_NO);
     renewed(f, "pod-a_2222", 4);
-    assert_int_equal(state_of(f), GS_BINDER_NOT_YET); /* a Binding of pod-b may be on its way */
+    assert_int_equal(state_of(f), GS_LEADER_NOT_YET); /* a Binding of pod-b may be on its way */
     gs_leader_relisted(f->leader);                    /* not the list that we ask for */
-    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+    assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
     fake_run(&f->fake, 2600);
     assert_int_equal(f->n_relists, 1);
     gs_leader_relisted(f->leader);
-    assert_int_equal(state_of(f), GS_BINDER_YES);
+    assert_int_equal(state_of(f), GS_LEADER_YES);
     renewed(f, "pod-b_3333", 5);
-    assert_int_equal(state_of(f), GS_BINDER_NO);
+    assert_int_equal(state_of(f), GS_LEADER_NO);
     renewed(f, "pod-a_2222", 6);
-    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+    assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
     renewed(f, "pod-b_3333", 7); /* and back before we began */
     fake_run(&f->fake, 10000);
     assert_int_equal(f->n_relists, 1);
-    assert_int_equal(state_of(f), GS_BINDER_NO);
+    assert_int_equal(state_of(f), GS_LEADER_NO);
 }
 
 static void lead(struct fixture *f)
@@ -147,7 +147,7 @@ static void lead(struct fixture *f)
     listed(f, "pod-a_2222", 4);
     fake_run(&f->fake, 2600);
     gs_leader_relisted(f->leader);
-    assert_int_equal(state_of(f), GS_BINDER_YES);
+    assert_int_equal(state_of(f), GS_LEADER_YES);
 }
 
 static void unrenewed_lease_is_nobodys(void **state)
@@ -156,11 +156,11 @@ static void unrenewed_lease_is_nobodys(void **state)
 
     lead(f);
     fake_run(&f->fake, 12000);
-    assert_int_equal(state_of(f), GS_BINDER_YES);
+    assert_int_equal(state_of(f), GS_LEADER_YES);
     fake_run(&f->fake, 3000);
-    assert_int_equal(state_of(f), GS_BINDER_NO);
+    assert_int_equal(state_of(f), GS_LEADER_NO);
     renewed(f, "pod-a_2222", 4); /* only we had not heard of it */
-    assert_int_equal(state_of(f), GS_BINDER_YES);
+    assert_int_equal(state_of(f), GS_LEADER_YES);
 }
 
 static void same_host_goes_on(void **state)
@@ -169,9 +169,9 @@ static void same_host_goes_on(void **state)
 
     lead(f);
     renewed(f, "pod-a_4444", 5); /* its kube-scheduler was started again */
-    assert_int_equal(state_of(f), GS_BINDER_YES);
+    assert_int_equal(state_of(f), GS_LEADER_YES);
     renewed(f, "pod-a_4444", 7); /* but between these somebody else led */
-    assert_int_equal(state_of(f), GS_BINDER_NOT_YET);
+    assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
 }
 
 static void host_is_the_whole_of_it(void **state)

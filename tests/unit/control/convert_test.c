@@ -1,6 +1,6 @@
 /* What the books are told of a pod as the API server has it. */
 
-#include "control/pod.h"
+#include "control/convert.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,8 +37,8 @@ static int64_t outlives(const char *statuses, const char *init_statuses, const c
     doc = yyjson_read(text, strlen(text), 0);
     assert_non_null(doc);
     assert_int_equal(gs_kube_view_pod(yyjson_doc_get_root(doc), &arena, &seen, NULL), 0);
-    assert_int_equal(gs_control_pod(&seen, &arena, &placed), 0);
-    assert_int_equal(gs_control_books_pod(&seen, &placed, &none, &arena, &told), 0);
+    assert_int_equal(gs_convert_pod(&seen, &arena, &placed), 0);
+    assert_int_equal(gs_convert_books_pod(&seen, &placed, &none, &arena, &told), 0);
     ms = told.outlives_ms;
     yyjson_doc_free(doc);
     gs_arena_fini(&arena);

@@ -1,8 +1,8 @@
-#include "control/pod.h"
+#include "control/convert.h"
 
 #include <errno.h>
 
-int gs_control_pairs(const struct gs_kube_pairs *pairs, struct gs_arena *arena,
+int gs_convert_pairs(const struct gs_kube_pairs *pairs, struct gs_arena *arena,
                      struct gs_pairs *ret)
 {
     ret->at = GS_ARENA_ARRAY(arena, pairs->n, struct gs_pair);
@@ -17,10 +17,10 @@ int gs_control_pairs(const struct gs_kube_pairs *pairs, struct gs_arena *arena,
 static int container_of(const struct gs_kube_container *c, struct gs_arena *arena,
                         struct gs_container *ret)
 {
-    int rc = gs_control_pairs(&c->limits, arena, &ret->limits);
+    int rc = gs_convert_pairs(&c->limits, arena, &ret->limits);
 
     if (rc == 0)
-        rc = gs_control_pairs(&c->requests, arena, &ret->requests);
+        rc = gs_convert_pairs(&c->requests, arena, &ret->requests);
     ret->env.at = GS_ARENA_ARRAY(arena, c->n_env, struct gs_pair);
     if (rc < 0 || ret->env.at == NULL)
         return -ENOMEM;
@@ -35,7 +35,7 @@ static int container_of(const struct gs_kube_container *c, struct gs_arena *aren
     return 0;
 }
 
-int gs_control_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct gs_pod *ret)
+int gs_convert_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct gs_pod *ret)
 {
     int rc;
 
@@ -53,9 +53,9 @@ int gs_control_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct
     };
     if (ret->container == NULL)
         return -ENOMEM;
-    rc = gs_control_pairs(&pod->meta.annotations, arena, &ret->annotations);
+    rc = gs_convert_pairs(&pod->meta.annotations, arena, &ret->annotations);
     if (rc == 0)
-        rc = gs_control_pairs(&pod->meta.labels, arena, &ret->labels);
+        rc = gs_convert_pairs(&pod->meta.labels, arena, &ret->labels);
     for (size_t i = 0; rc == 0 && i < pod->n_containers; i++)
         rc = container_of(&pod->container[i], arena, &ret->container[i]);
     return rc;
@@ -100,7 +100,7 @@ static int64_t outlives_ms(const struct gs_kube_pod *pod)
     return ((grace_s < GRACE_MAX_S ? grace_s : GRACE_MAX_S) + MARGIN_S) * 1000;
 }
 
-int gs_control_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *placed,
+int gs_convert_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *placed,
                          const struct gs_policies *policies, struct gs_arena *arena,
                          struct gs_books_pod *ret)
 {

@@ -9,15 +9,15 @@
 #include "model/pod.h"
 
 /** As decisions see it. Text is borrowed from the view. 0 or -ENOMEM. */
-GS_WUR int gs_control_pod(const struct gs_kube_pod *pod, struct gs_arena *arena,
+GS_WUR int gs_convert_pod(const struct gs_kube_pod *pod, struct gs_arena *arena,
                           struct gs_pod *ret);
 
 /** As the books need it: grants by the policies' annotations. `placed` is the same pod by
- *  gs_control_pod(). Arrays in the arena. 0 or -ENOMEM. */
-GS_WUR int gs_control_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *placed,
+ *  gs_convert_pod(). Arrays in the arena. 0 or -ENOMEM. */
+GS_WUR int gs_convert_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *placed,
                                 const struct gs_policies *policies, struct gs_arena *arena,
                                 struct gs_books_pod *ret);
 
 /** Pairs of the API as pairs of the model. 0 or -ENOMEM. */
-GS_WUR int gs_control_pairs(const struct gs_kube_pairs *pairs, struct gs_arena *arena,
+GS_WUR int gs_convert_pairs(const struct gs_kube_pairs *pairs, struct gs_arena *arena,
                             struct gs_pairs *ret);
