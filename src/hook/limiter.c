@@ -529,7 +529,7 @@ void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t 
                      uint64_t own_ns)
 {
     struct gs_ledger_use *use;
-    uint64_t paid = used_ns;
+    uint64_t paid = used_ns, alone;
 
     if (GS_UNLIKELY(dev >= gs_self.n_devices))
         return;
@@ -542,7 +542,9 @@ void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t 
     /* launches come in bursts: the work was in one piece before its end, the pause before that */
     if (used_ns < end_ns - start_ns)
         start_ns = end_ns - used_ns;
-    used_ns = used_ns * note_outstanding(dev, start_ns, end_ns, own_ns) / ALONE;
+    alone = note_outstanding(dev, start_ns, end_ns, own_ns);
+    if (own_ns != used_ns) /* else mates' turns are not in it */
+        used_ns = used_ns * alone / ALONE;
     if (used_ns < paid)
         give_back(dev, paid - used_ns);
     gs_usage_charge(&gs_self.device[dev], use, start_ns, end_ns, used_ns);
@@ -631,6 +633,12 @@ bool gs_limiter_is_shared(uint32_t dev)
     return GS_LIKELY(dev < gs_self.n_devices) &&
            (__atomic_load_n(&gs_limiter_card_of(dev)->now_flags, __ATOMIC_RELAXED) &
             GS_BOARD_SHARED) != 0;
+}
+
+bool gs_limiter_takes_turns(uint32_t dev)
+{
+    return gs_limiter_is_shared(dev) ||
+           (GS_LIKELY(dev < gs_self.n_devices) && gs_order_has_mates(dev, gs_limiter_clock()));
 }
 
 uint64_t gs_limiter_window_ns(uint32_t dev)

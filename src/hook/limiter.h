@@ -103,7 +103,8 @@ void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64
                        uint64_t used_ns, uint64_t own_ns);
 
 /** Launches of an estimated `used_ns` went out between two moments without being measured one by
- * one: note them for the board and for `top` (they are paid already). `own_ns` as above. */
+ * one: note them for the board and for `top` (they are paid already). `own_ns` as above; where it
+ * is all of `used_ns`, none of that can be another process's of the slice. */
 void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t used_ns,
                      uint64_t own_ns);
 
@@ -132,5 +133,7 @@ uint64_t gs_limiter_window_ns(uint32_t dev);
 
 /** Do others than this slice use the card now, as far as the board tells? */
 bool gs_limiter_is_shared(uint32_t dev);
+/** The same, or do other processes of this slice? Then a launch may have turns of others in it. */
+bool gs_limiter_takes_turns(uint32_t dev);
 
 uint64_t gs_limiter_clock(void);

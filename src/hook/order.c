@@ -150,7 +150,7 @@ bool gs_order_must_defer(uint32_t dev, uint64_t since_ns, uint64_t open_ns, uint
         uint64_t w = gs_atomic_load(&use->wait_since_ns, __ATOMIC_RELAXED);
 
         /* one that waits and lives says so every quantum */
-        if (w != 0 && w < since_ns && i != self->slot &&
+        if (w != 0 && w < since_ns && since_ns - w > GS_ORDER_AHEAD_NS && i != self->slot &&
             now_ns < gs_atomic_load(&use->active_ns, __ATOMIC_RELAXED) + GS_ORDER_STALE_NS)
             return true;
     }
@@ -183,6 +183,20 @@ static bool has_mate_work_out(uint32_t dev)
     for (uint32_t i = 0; i < high; i++) {
         if (i != self->slot &&
             gs_atomic_load(&self->device[dev].use[i].unsettled_ns, __ATOMIC_RELAXED) != 0)
+            return true;
+    }
+    return false;
+}
+
+bool gs_order_has_mates(uint32_t dev, uint64_t now_ns)
+{
+    const struct gs_self_state *self = &gs_self;
+    uint32_t high = slot_high(self);
+
+    for (uint32_t i = 0; i < high; i++) {
+        if (i != self->slot &&
+            now_ns < gs_atomic_load(&self->device[dev].use[i].active_ns, __ATOMIC_RELAXED) +
+                         GS_ORDER_MATE_NS)
             return true;
     }
     return false;

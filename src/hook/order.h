@@ -12,6 +12,9 @@
 
 /** How long what is at hand is left to another process whose launch is older. */
 #define GS_ORDER_GRACE_NS 5000000u
+/** Older by so much, at least: a waiter is asleep, and processes that left each short launch to one
+ * that came a moment before would all sleep most of the time. */
+#define GS_ORDER_AHEAD_NS 1000000u
 /** A waiter that has not looked for so long is dead or stopped. */
 #define GS_ORDER_STALE_NS 60000000u
 /** A waiting head looks at least every quantum; this is four. */
@@ -32,7 +35,8 @@ void gs_order_wait(uint32_t dev, uint32_t ticket, uint64_t now_ns, uint64_t unti
 /** Leave, whether served or not; the next is woken. */
 void gs_order_leave(uint32_t dev, uint32_t ticket, uint64_t now_ns);
 
-/** Is a launch of another process older than ours, and has it not had its chance?
+/** Is a launch of another process older than ours (GS_ORDER_AHEAD_NS), and has it not had its
+ * chance?
  *  @since_ns  when ours came.
  *  @open_ns   when we first saw that something is at hand; 0 just now. */
 bool gs_order_must_defer(uint32_t dev, uint64_t since_ns, uint64_t open_ns, uint64_t now_ns);
@@ -49,6 +53,10 @@ void gs_order_end_trial(uint32_t dev);
 uint64_t gs_order_trial_ns(uint32_t dev, uint64_t now_ns, bool *ret_ours);
 /** A process that is stopped, or does not look, holds up the first launches of others so long. */
 #define GS_ORDER_TRIAL_NS UINT64_C(4000000000)
+
+/** Have other processes of the slice launched anything within GS_ORDER_MATE_NS? */
+bool gs_order_has_mates(uint32_t dev, uint64_t now_ns);
+#define GS_ORDER_MATE_NS UINT64_C(1000000000)
 
 /** A quantum of waiting has passed: look for dead mates, where one has something at stake. */
 void gs_order_reap(uint32_t dev, uint64_t now_ns);

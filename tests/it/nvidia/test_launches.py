@@ -183,11 +183,7 @@ cu.sync()
 }
 
 
-# Known fault, told in docs/performance.md: a kernel that waits for the host hangs its program under a share.
-HANGS = pytest.mark.xfail(run=False, reason="known fault: a kernel that waits for the host hangs")
-
-
-@pytest.mark.parametrize("case", [pytest.param(c, marks=HANGS) if c == "waits-for-the-host" else c for c in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_it_ends(make_sim, case):
     sim = make_sim(cards=1, memory="8Gi", kernel_ns="quick=20000,slow=5000000,20000")
     env = sim.hook_env("4Gi", CUDA_DEVICE_SM_LIMIT="40", PYTHONPATH=str(__file__).rsplit("/", 1)[0])

@@ -455,6 +455,11 @@ uint32_t gs_inflight_count(uint32_t dev)
     return __atomic_load_n(&cards[dev].count, __ATOMIC_RELAXED);
 }
 
+uint64_t gs_inflight_last_end_ns(uint32_t dev)
+{
+    return __atomic_load_n(&cards[dev].last_end_ns, __ATOMIC_RELAXED);
+}
+
 /* ---- harvesting ---- */
 
 /* Spans of other streams that touch this one. */
@@ -508,7 +513,7 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t
     n = others_of(e, span, others);
     *ret_is_alone = is_sound && n == 0;
     if (*ret_is_alone) {
-        if (gs_limiter_is_shared(e->where.dev))
+        if (gs_limiter_takes_turns(e->where.dev))
             gs_cost_learn_shared(l->cost, took);
         else
             gs_cost_learn(l->cost, took);
@@ -594,8 +599,8 @@ void gs_inflight_attended(uint32_t dev)
 
 uint64_t gs_inflight_slack_ns(uint32_t dev, uint64_t launches)
 {
-    return SLACK_NS +
-           launches * (gs_limiter_is_shared(dev) ? SLACK_EACH_NS + SLACK_SHARED_NS : SLACK_EACH_NS);
+    return SLACK_NS + launches * (gs_limiter_takes_turns(dev) ? SLACK_EACH_NS + SLACK_SHARED_NS
+                                                              : SLACK_EACH_NS);
 }
 
 /* The harvester's part of gs_inflight_window(). */
@@ -721,7 +726,7 @@ static void finish(struct gs_inflight *e, uint64_t seen_ns)
         (void)account_covered(e, span.end_ns, span.end_ns);
     } else {
         if (!account_covered(e, span.start_ns, span.end_ns) && is_alone)
-            correct_sampled(e, gs_limiter_is_shared(dev) && own < took ? own : took, weight);
+            correct_sampled(e, gs_limiter_takes_turns(dev) && own < took ? own : took, weight);
         /* nobody else is to be charged for it */
         (void)gs_span_add(&charged[dev], span);
     }

@@ -105,6 +105,8 @@ uint64_t gs_inflight_ns(uint32_t dev);
 uint32_t gs_inflight_unknown(uint32_t dev);
 /** Until when the open entries' work is believed to last; now_ns, where there is none. */
 uint64_t gs_inflight_until(uint32_t dev, uint64_t now_ns);
+/** When the last of what has been seen done ended; 0 nothing has been. */
+uint64_t gs_inflight_last_end_ns(uint32_t dev);
 /** Is a launch of that kind, of unknown length, on its way? */
 bool gs_inflight_is_tried(const struct gs_cost *cost);
 uint32_t gs_inflight_count(uint32_t dev);

@@ -16,8 +16,10 @@
 /* Launches of unknown length that may be in flight, each of another kind. */
 #define UNKNOWN_MOST 2u
 /* How long launches wait for the queue to shrink until one of them goes all the same: the kernel
- * they wait for may itself wait for something that the program does after that. */
-#define PATIENCE_NS 1000000000u
+ * they wait for may itself wait for something that the program does after that. Half as long for
+ * each that went since the card was last seen to get on, down to 2^-PATIENCE_HALVES. */
+#define PATIENCE_NS     1000000000u
+#define PATIENCE_HALVES 6u
 /* From one launch to the next: more than measuring takes by far. */
 #define LEISURE_NS 200000u
 /* Naps of such a wait. */
@@ -31,8 +33,14 @@ struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS];
 _Thread_local char gs_launch_thread;
 
 static struct gs_timing_where wheres[GS_LAUNCH_STREAMS]; /* of the streams; of whom `id` says */
-static uint64_t let_go_ns[GS_LEDGER_DEVICES];            /* when impatience let one go */
 static uint64_t streams_gone = 1;
+
+/* What impatience let go. */
+static struct {
+    uint64_t ns;     /* when the last one went */
+    uint64_t end_ns; /* the end of the last work seen done then */
+    uint32_t count;  /* since that */
+} let_go[GS_LEDGER_DEVICES];
 
 /* The last stream of this thread whose card was asked for. */
 static _Thread_local struct {
@@ -135,11 +143,20 @@ static bool is_window_full(const struct gs_launch *l, uint64_t *ret_excess_ns)
 /* One goes, not all that wait: what the next ones wait for is then this one, too. */
 static bool is_impatient(uint32_t dev, uint64_t start_ns, uint64_t now_ns)
 {
-    uint64_t seen = __atomic_load_n(&let_go_ns[dev], __ATOMIC_RELAXED);
+    uint64_t seen = __atomic_load_n(&let_go[dev].ns, __ATOMIC_RELAXED);
+    uint64_t end = gs_inflight_last_end_ns(dev);
+    uint32_t count = __atomic_load_n(&let_go[dev].count, __ATOMIC_RELAXED);
 
-    return now_ns - (start_ns > seen ? start_ns : seen) >= PATIENCE_NS &&
-           __atomic_compare_exchange_n(&let_go_ns[dev], &seen, now_ns, false, __ATOMIC_RELAXED,
-                                       __ATOMIC_RELAXED);
+    if (__atomic_load_n(&let_go[dev].end_ns, __ATOMIC_RELAXED) != end)
+        count = 0;
+    if (now_ns - (start_ns > seen ? start_ns : seen) < PATIENCE_NS >>
+            (count < PATIENCE_HALVES ? count : PATIENCE_HALVES) ||
+        !__atomic_compare_exchange_n(&let_go[dev].ns, &seen, now_ns, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return false;
+    __atomic_store_n(&let_go[dev].end_ns, end, __ATOMIC_RELAXED);
+    __atomic_store_n(&let_go[dev].count, count + 1, __ATOMIC_RELAXED);
+    return true;
 }
 
 static void keep_window(const struct gs_launch *l)
@@ -640,7 +657,7 @@ void gs_launch_context_going(CUcontext context)
 void gs_launch_forget(void)
 {
     memset(gs_launch_streams, 0, sizeof(gs_launch_streams));
-    memset(let_go_ns, 0, sizeof(let_go_ns));
+    memset(let_go, 0, sizeof(let_go));
     gs_cost_forget();
     gs_inflight_forget();
     gs_capture_forget();
