@@ -11,7 +11,7 @@
 #include "apps/gpuslice/slice.h"
 
 /** Longest debt of one card that is remembered, ns: that of a ledger (src/hook/bucket.h). */
-#define GS_DEBT_MOST_NS UINT64_C(10000000000)
+#define GS_DEBT_MOST_NS UINT64_C(100000000000)
 /** Shorter ones are the size of what a launch takes at once. */
 #define GS_DEBT_LEAST_NS 1000000u
 

@@ -12,6 +12,7 @@ SECONDS = 5
 GRID = [
     ("k20us", 30, ["--mode", "stream"]),
     ("k20us", 70, ["--mode", "graph"]),
+    ("k20us", 50, ["--mode", "sync", "--processes", "4"]),
     ("k1ms", 10, ["--mode", "stream"]),
     ("k1ms", 50, ["--mode", "sync"]),
     ("k1ms", 70, ["--mode", "graph", "--processes", "2"]),

@@ -58,7 +58,9 @@ static void test_burst_and_floor(void **state)
     gs_bucket_return(&bucket, 500 * MS, 3000);
     assert_int_equal(bucket.tokens_ns, 30 * MS);
     gs_bucket_charge(&bucket, UINT64_MAX);
-    gs_bucket_charge(&bucket, UINT64_MAX);
+    assert_int_equal(bucket.tokens_ns, 30 * MS - (int64_t)GS_BUCKET_CHARGE_NS);
+    for (int i = 0; i < 20; i++)
+        gs_bucket_charge(&bucket, UINT64_MAX);
     assert_int_equal(bucket.tokens_ns, GS_BUCKET_FLOOR_NS);
     gs_bucket_return(&bucket, 7, 3000);
     assert_int_equal(bucket.tokens_ns, GS_BUCKET_FLOOR_NS + 7);

@@ -11,6 +11,7 @@
 #include "hook/limiter.h"
 #include "hook/limiter_local.h"
 #include "hook/self.h"
+#include "hook/usage.h"
 #include "slice.h"
 
 /* The queue of a process's threads, for threads that leave it without a word. */
@@ -141,6 +142,59 @@ static void test_the_queue_begins_anew(void **state)
     assert_int_equal(gs_order_enter(0), 0);
 }
 
+/** Another process of the slice, that waits since then and looked just now. */
+static void set_mate(uint64_t wait_since_ns, uint64_t now_ns)
+{
+    struct gs_ledger_use *mate = &gs_self.device[0].use[gs_self.slot + 1];
+
+    gs_self.ledger->head.slot_high = gs_self.slot + 2;
+    mate->wait_since_ns = wait_since_ns;
+    mate->active_ns = now_ns;
+}
+
+/** A launch that came a moment before is asleep: leaving each one to it would put all to sleep. */
+static void test_what_is_at_hand_is_left_to_a_clearly_older_launch(void **state)
+{
+    (void)state;
+    assert_false(gs_order_must_defer(0, START, 0, START));
+    set_mate(START - GS_ORDER_AHEAD_NS, START);
+    assert_false(gs_order_must_defer(0, START, 0, START));
+    set_mate(START - GS_ORDER_AHEAD_NS - 1, START);
+    assert_true(gs_order_must_defer(0, START, 0, START));
+    assert_true(gs_order_must_defer(0, START, START - GS_ORDER_GRACE_NS + 1, START));
+    assert_false(gs_order_must_defer(0, START, START - GS_ORDER_GRACE_NS, START)); /* its chance */
+    set_mate(UINT64_MAX, START); /* anything may stand there */
+    assert_false(gs_order_must_defer(0, START, 0, START));
+    set_mate(1, START);
+    assert_false(gs_order_must_defer(0, START, 0, START + GS_ORDER_STALE_NS)); /* it has died */
+}
+
+static void test_mates_are_those_that_launched_lately(void **state)
+{
+    (void)state;
+    assert_false(gs_order_has_mates(0, START));
+    set_mate(0, START);
+    assert_true(gs_order_has_mates(0, START));
+    assert_true(gs_order_has_mates(0, START + GS_ORDER_MATE_NS - 1));
+    assert_false(gs_order_has_mates(0, START + GS_ORDER_MATE_NS));
+}
+
+/** An estimate is a launch's own time: a mate's turn in the same moments takes nothing off it. Of
+ * time that is merely outstanding the part that a mate has noted is paid for. */
+static void test_estimates_are_not_divided_with_mates(void **state)
+{
+    const uint64_t start = gs_limiter_clock(), end = start + 8000000;
+    struct gs_ledger_device *d = &gs_self.device[0];
+    struct gs_usage_cover cover = {0, 0};
+
+    (void)state;
+    gs_usage_cover(d, start - 1000000, end + 1000000, &cover); /* a mate */
+    gs_limiter_note(0, start, end, 8000000, 8000000);
+    assert_int_equal(d->meter.used_ns, 8000000);
+    gs_limiter_note(0, end, end + 500000, 500000, GS_LIMITER_NOT_KNOWN);
+    assert_int_equal(d->meter.used_ns, 8000000);
+}
+
 static void set_trial(uint32_t slot, uint64_t since_ns)
 {
     gs_self.device[0].trial = since_ns / 1000 << GS_LEDGER_TRIAL_BITS | (slot + 1);
@@ -188,6 +242,9 @@ int main(void)
         TEST(test_a_waiter_among_the_gone_has_its_turn),
         TEST(test_a_ticket_of_another_card_is_not),
         TEST(test_the_queue_begins_anew),
+        TEST(test_what_is_at_hand_is_left_to_a_clearly_older_launch),
+        TEST(test_mates_are_those_that_launched_lately),
+        TEST(test_estimates_are_not_divided_with_mates),
         TEST(test_a_trial_is_not_overtaken_by_an_old_look_at_the_clock),
         TEST(test_a_stale_trial_is_taken_over),
     };

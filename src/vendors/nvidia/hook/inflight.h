@@ -42,10 +42,6 @@ struct gs_inflight_launch {
     uint64_t closed_ns; /**< now */
 };
 
-/** Has timing failed so often that it is not tried now? It is tried again once a second. */
-bool gs_inflight_is_blind(uint64_t now_ns);
-/** The driver does not do what timing needs: say so, once. */
-void gs_inflight_trouble(uint32_t dev, const char *what);
 /** An entry with its events made, for the current context. NULL: all are in use, or the driver
  * makes no events. */
 struct gs_inflight *gs_inflight_take(const struct gs_timing_where *where,
@@ -86,12 +82,6 @@ static inline bool gs_inflight_any(void)
  *  @window  as in struct gs_inflight_launch. */
 void gs_inflight_window(uint32_t dev, uint64_t id, uint64_t from_ns, uint64_t until_ns,
                         uint64_t window);
-/** How much longer than estimated a window may be. */
-uint64_t gs_inflight_slack_ns(uint32_t dev, uint64_t launches);
-/** Is the program to be looked at more closely for now: launches measured one by one where it takes
- * its time, else the ends of windows marked? gs_inflight_attended(): one of them was. */
-bool gs_inflight_is_attending(uint32_t dev);
-void gs_inflight_attended(uint32_t dev);
 /** Tell the ledger since when work is out that is not settled. */
 void gs_inflight_publish(uint32_t dev);
 
@@ -105,8 +95,6 @@ uint64_t gs_inflight_ns(uint32_t dev);
 uint32_t gs_inflight_unknown(uint32_t dev);
 /** Until when the open entries' work is believed to last; now_ns, where there is none. */
 uint64_t gs_inflight_until(uint32_t dev, uint64_t now_ns);
-/** When the last of what has been seen done ended; 0 nothing has been. */
-uint64_t gs_inflight_last_end_ns(uint32_t dev);
 /** Is a launch of that kind, of unknown length, on its way? */
 bool gs_inflight_is_tried(const struct gs_cost *cost);
 uint32_t gs_inflight_count(uint32_t dev);

@@ -9,7 +9,10 @@
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/inflight.h"
+#include "vendors/nvidia/hook/settle.h"
+#include "vendors/nvidia/hook/sight.h"
 #include "vendors/nvidia/hook/stream.h"
+#include "vendors/nvidia/hook/window.h"
 
 /* Work that goes without a mark behind it. */
 #define MARK_NS 2000000u
@@ -96,7 +99,7 @@ static bool set_where(struct gs_launch *l, bool *ret_refused)
     bool known = cuda->cuCtxGetCurrent != NULL && cuda->cuCtxGetCurrent(&current) == CUDA_SUCCESS;
 
     if (!known) {
-        gs_inflight_trouble(l->dev, "cuCtxGetCurrent");
+        gs_sight_trouble(l->dev, "cuCtxGetCurrent");
         current = NULL;
     }
     *ret_refused = known && current == NULL && (uintptr_t)l->stream <= GS_LAUNCH_LAST_SPECIAL;
@@ -144,7 +147,7 @@ static bool is_window_full(const struct gs_launch *l, uint64_t *ret_excess_ns)
 static bool is_impatient(uint32_t dev, uint64_t start_ns, uint64_t now_ns)
 {
     uint64_t seen = __atomic_load_n(&let_go[dev].ns, __ATOMIC_RELAXED);
-    uint64_t end = gs_inflight_last_end_ns(dev);
+    uint64_t end = gs_settle_last_end_ns(dev);
     uint32_t count = __atomic_load_n(&let_go[dev].count, __ATOMIC_RELAXED);
 
     if (__atomic_load_n(&let_go[dev].end_ns, __ATOMIC_RELAXED) != end)
@@ -210,7 +213,7 @@ void gs_launch_first(struct gs_launch_stream *stream, uint32_t dev)
     __atomic_store_n(&stream->before, __atomic_load_n(&stream->since, __ATOMIC_RELAXED),
                      __ATOMIC_RELAXED);
     __atomic_store_n(&stream->first_ns, now, __ATOMIC_RELAXED);
-    if (gs_inflight_is_attending(dev) && is_leisurely(stream, now))
+    if (gs_window_is_attending(dev) && is_leisurely(stream, now))
         __atomic_store_n(&stream->want, GS_LAUNCH_MEASURE, __ATOMIC_RELAXED); /* the next one */
     gs_limiter_first_out(dev, now);
 }
@@ -363,7 +366,7 @@ static void begin_relaxed(struct gs_launch *l)
     uint64_t cost;
 
     (void)gs_inflight_harvest();
-    if (GS_UNLIKELY(gs_inflight_is_blind(gs_limiter_clock()))) {
+    if (GS_UNLIKELY(gs_sight_is_lost(gs_limiter_clock()))) {
         begin_blind(l);
         return;
     }
@@ -406,7 +409,7 @@ void gs_launch_begin(struct gs_launch *l)
         if (rc == 0)
             return; /* it is recorded, not run */
         if (rc < 0) {
-            gs_inflight_trouble(l->dev, "cuStreamIsCapturing");
+            gs_sight_trouble(l->dev, "cuStreamIsCapturing");
             begin_blind(l);
             return;
         }
@@ -460,7 +463,7 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
         launch.window += l->paid_ns + GS_LAUNCH_ONE;
     else
         gs_cost_sampled(l->cost);
-    is_slow = is_slow && gs_inflight_is_attending(l->dev);
+    is_slow = is_slow && gs_window_is_attending(l->dev);
     __atomic_store_n(&stream->want, is_slow ? GS_LAUNCH_MEASURE : 0, __ATOMIC_RELAXED);
     gs_inflight_close(l->entry, &launch);
     ask_others(stream, l->ask);
@@ -530,8 +533,7 @@ static void see_window(struct gs_launch_stream *s)
         return;
     now = gs_limiter_clock();
     window = window_of(s);
-    if (now > first &&
-        now - first > GS_LAUNCH_NS(window) + gs_inflight_slack_ns(dev, window >> GS_LAUNCH_NS_BITS))
+    if (now > first && gs_window_is_surprise(dev, now - first, window))
         gs_inflight_window(dev, __atomic_load_n(&s->id, __ATOMIC_RELAXED), first, now, window);
     __atomic_store_n(&s->quiet_ns, now, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&s->seen_ns, now > first ? now - first : 0, __ATOMIC_RELAXED);
@@ -548,14 +550,14 @@ void gs_launch_waiting(uint64_t id)
 
     if (!gs_launch_is_seeing() || __atomic_load_n(&s->id, __ATOMIC_RELAXED) != id ||
         __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED) == 0 || where.id != id ||
-        !gs_inflight_is_attending(where.dev))
+        !gs_window_is_attending(where.dev))
         return;
     if (gs_driver_cuda()->cuCtxGetCurrent == NULL ||
         gs_driver_cuda()->cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != where.context)
         return;
     relaxed = gs_capture_relax();
     if (mark(s, &where))
-        gs_inflight_attended(where.dev);
+        gs_window_attended(where.dev);
     gs_capture_restore(&relaxed);
 }
 

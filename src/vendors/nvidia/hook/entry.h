@@ -1,0 +1,35 @@
+#pragma once
+/* One entry of the table of what is in flight (inflight.h), for those who look into it. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vendors/nvidia/hook/copy_time.h"
+#include "vendors/nvidia/hook/inflight.h"
+#include "vendors/nvidia/hook/span.h"
+#include "vendors/nvidia/hook/timing.h"
+
+/** Life of an entry: FREE -> OWNED (a launching thread) -> OPEN -> FREE. Only the harvester takes
+ * OPEN ones. Everything but the state belongs to whoever moved it there. */
+enum gs_inflight_state { GS_INFLIGHT_FREE, GS_INFLIGHT_OWNED, GS_INFLIGHT_OPEN };
+
+struct gs_inflight {
+    uint32_t state;
+    uint64_t seq;
+    CUcontext context; /**< whose events they are; kept while FREE */
+    CUevent event[3];  /**< before, right before, behind */
+    struct gs_timing_where where;
+    enum gs_inflight_kind kind;
+    bool is_ended;
+    const struct gs_cost *tried; /**< of unknown length, of this kind; NULL known */
+    struct gs_timing_base base;
+    uint64_t recorded_ns; /**< event[1] was recorded then or later; of a mark event[2] */
+    uint64_t host_ns;     /**< between the first record and the launch */
+    uint64_t out_ns;      /**< the launch may be on the card from then on; 0 not yet, or a mark */
+    uint64_t copy_ns;     /**< of a copy: what it takes at least; 0 a launch */
+    struct gs_copy_time call; /**< of a copy */
+    struct gs_inflight_launch launch;
+};
+
+extern struct gs_inflight gs_inflight_entries[GS_INFLIGHT_ENTRIES]
+    __attribute__((visibility("hidden")));

@@ -1,0 +1,312 @@
+#include "vendors/nvidia/hook/settle.h"
+
+#include <string.h>
+
+#include "contract/ledger.h"
+#include "hook/limiter.h"
+#include "vendors/nvidia/hook/copy_time.h"
+#include "vendors/nvidia/hook/cost.h"
+#include "vendors/nvidia/hook/launch.h"
+#include "vendors/nvidia/hook/sight.h"
+#include "vendors/nvidia/hook/span.h"
+#include "vendors/nvidia/hook/window.h"
+
+#define HISTORY 64u
+#define ENDS    32u
+/* Half of what the card gives a process at a time. */
+#define HALF_TURN_NS 1000000u
+/* From the call to the card, without any neighbour. */
+#define LATENCY_NS 300000u
+/* What a correction may take at once. */
+#define CORRECTION_MOST_NS 10000000000
+
+/* Streams' spans of work, newest HISTORY. */
+static struct {
+    uint32_t dev;
+    struct gs_span_stream span;
+} history[HISTORY];
+static uint32_t n_history;
+
+/* When the newest settled entry of a stream was passed. Others read it. */
+static struct {
+    uint64_t id;
+    uint64_t end_ns;
+} ends[ENDS];
+
+/* Time of each card that this process is charged for. */
+static struct gs_span_set charged[GS_LEDGER_DEVICES];
+
+static uint64_t last_end_ns[GS_LEDGER_DEVICES];
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+uint64_t gs_settle_end_of(uint64_t id)
+{
+    uint32_t at = (uint32_t)(id >> 4) % ENDS;
+
+    return __atomic_load_n(&ends[at].id, __ATOMIC_RELAXED) == id
+               ? __atomic_load_n(&ends[at].end_ns, __ATOMIC_RELAXED)
+               : 0;
+}
+
+static void set_end(uint64_t id, uint64_t end_ns)
+{
+    uint32_t at = (uint32_t)(id >> 4) % ENDS;
+
+    __atomic_store_n(&ends[at].id, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&ends[at].end_ns, end_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&ends[at].id, id, __ATOMIC_RELEASE);
+}
+
+uint64_t gs_settle_last_end_ns(uint32_t dev)
+{
+    return __atomic_load_n(&last_end_ns[dev], __ATOMIC_RELAXED);
+}
+
+void gs_settle_note_covered(const struct gs_inflight *e, uint64_t now_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+
+    if (l->covers_ns != 0)
+        gs_limiter_note(e->where.dev, l->since_ns < now_ns ? l->since_ns : now_ns, now_ns,
+                        l->covers_ns, GS_LIMITER_NOT_KNOWN);
+}
+
+void gs_settle_unseen(const struct gs_inflight *e, uint64_t now_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint32_t dev = e->where.dev;
+    struct gs_span span = {later(e->recorded_ns, gs_settle_end_of(e->where.id)), now_ns};
+
+    gs_settle_note_covered(e, now_ns);
+    if (l->kind == GS_INFLIGHT_MARK)
+        return;
+    if (span.start_ns > now_ns)
+        span.start_ns = now_ns;
+    gs_limiter_settle(dev, l->kind == GS_INFLIGHT_MEASURED ? l->paid_ns : 0, span.start_ns, now_ns,
+                      gs_span_add(&charged[dev], span), GS_LIMITER_NOT_KNOWN);
+    set_end(e->where.id, now_ns);
+}
+
+/* Spans of other streams that touch this one. */
+static uint32_t others_of(const struct gs_inflight *e, struct gs_span span,
+                          struct gs_span_stream *ret_others)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES && n < GS_SPAN_STREAMS; i++) {
+        const struct gs_inflight *o = &gs_inflight_entries[i];
+
+        if (__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) == GS_INFLIGHT_OPEN &&
+            o->where.dev == e->where.dev && o->where.id != e->where.id &&
+            o->recorded_ns < span.end_ns)
+            ret_others[n++] = (struct gs_span_stream){o->where.id, {o->recorded_ns, UINT64_MAX}};
+    }
+    for (uint32_t i = 0; i < HISTORY && i < n_history && n < GS_SPAN_STREAMS; i++) {
+        const struct gs_span_stream *s = &history[i].span;
+
+        if (history[i].dev == e->where.dev && s->id != e->where.id &&
+            s->span.start_ns < span.end_ns && s->span.end_ns > span.start_ns)
+            ret_others[n++] = *s;
+    }
+    return n;
+}
+
+/* What a launch took on its stream, learnt as its cost less the part of other streams; 0: the
+ * driver does not tell.
+ * *ret_own: how much of that was its own whatever the neighbours did, where that can be told.
+ * *ret_is_alone: the measurement is good, and no other stream of ours is in it. */
+static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t *ret_own,
+                      bool *ret_is_alone)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    int64_t gap = 0, length = 0;
+    struct gs_span_stream others[GS_SPAN_STREAMS];
+    uint64_t took, part, own;
+    bool is_sound;
+    uint32_t n;
+
+    if (gs_timing_between(e->event[0], e->event[1], &gap) < 0 ||
+        gs_timing_between(e->event[1], e->event[2], &length) < 0) {
+        gs_sight_fail(e->where.dev, "cuEventElapsedTime");
+        gs_sight_trouble(e->where.dev, "cuEventElapsedTime");
+        return 0;
+    }
+    gs_sight_good();
+    took = gs_cost_of_sample(gap > 0 ? (uint64_t)gap : 0, length > 0 ? (uint64_t)length : 0,
+                             e->host_ns, l->est_ns, &is_sound);
+    if (e->copy_ns != 0)
+        took = gs_copy_time_of(&e->call, took, e->copy_ns);
+    n = others_of(e, span, others);
+    *ret_is_alone = is_sound && n == 0;
+    if (*ret_is_alone) {
+        if (gs_limiter_takes_turns(e->where.dev))
+            gs_cost_learn_shared(l->cost, took);
+        else
+            gs_cost_learn(l->cost, took);
+        own = gs_cost_own(l->cost, took);
+        if (own != 0)
+            *ret_own = own;
+    } else if (is_sound && span.end_ns > span.start_ns) {
+        part = gs_span_divide(span, others, n);
+        gs_cost_learn_crowded(l->cost, (uint64_t)((double)took * (double)part /
+                                                  (double)(span.end_ns - span.start_ns)));
+    }
+    return took;
+}
+
+static void remember(const struct gs_inflight *e, uint64_t end_ns)
+{
+    uint32_t at = n_history++ % HISTORY;
+
+    if (n_history == 2 * HISTORY)
+        n_history = HISTORY;
+    history[at].dev = e->where.dev;
+    history[at].span = (struct gs_span_stream){e->where.id, {e->recorded_ns, end_ns}};
+}
+
+/* Launches that were paid by their estimates took other than that. Where samples of single launches
+ * say little, because other streams are in between, the last of them stands for all (a mark alone
+ * is of no kind). */
+static void correct(const struct gs_inflight *e, struct gs_span span, uint64_t used_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    struct gs_span_stream others[GS_SPAN_STREAMS];
+    int64_t more = used_ns > CORRECTION_MOST_NS ? CORRECTION_MOST_NS : (int64_t)used_ns;
+
+    (void)__atomic_add_fetch(&gs_limiter_credit[e->where.dev].ns, (int64_t)l->covers_ns - more,
+                             __ATOMIC_RELAXED);
+    if (l->cost != NULL && l->kind != GS_INFLIGHT_MEASURED && used_ns != 0 &&
+        others_of(e, span, others) != 0)
+        gs_cost_learn_ratio(l->cost, used_ns, l->covers_ns);
+}
+
+void gs_settle_window(uint32_t dev, uint64_t id, struct gs_span span, uint64_t window)
+{
+    uint64_t paid = GS_LAUNCH_NS(window), more;
+
+    span.start_ns = later(span.start_ns, gs_settle_end_of(id));
+    if (!gs_window_is_surprise(dev, gs_span_fresh(&charged[dev], span), window))
+        return;
+    more = gs_window_surprise(dev, gs_span_add(&charged[dev], span) - paid, span.end_ns);
+    if (more != 0)
+        gs_limiter_settle(dev, 0, span.start_ns, span.end_ns, more, GS_LIMITER_NOT_KNOWN);
+}
+
+/* Account for the launches that went by their estimates since the stream's last entry. When the
+ * last of them was out before the card had passed that entry, the stream had work without a break
+ * from there to here, and that is what they took, all together and however many streams there are:
+ * true. Else they took no longer than since the first of them went out, until `start_ns`.
+ */
+static bool account_covered(const struct gs_inflight *e, uint64_t start_ns, uint64_t until_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint32_t dev = e->where.dev;
+    uint64_t last = gs_settle_end_of(e->where.id);
+    uint64_t used = l->covers_ns, own = l->covers_ns, from;
+    struct gs_span_stream others[GS_SPAN_STREAMS];
+    bool is_exact = last != 0 && l->closed_ns < last;
+
+    if (l->covers_ns == 0)
+        return false;
+    if (is_exact) {
+        used = gs_span_add(&charged[dev], (struct gs_span){last, until_ns});
+        correct(e, (struct gs_span){last, until_ns}, used);
+    } else if (l->first_ns != 0) {
+        gs_settle_window(dev, e->where.id, (struct gs_span){l->first_ns, start_ns}, l->window);
+    }
+    from = l->since_ns > last_end_ns[dev] ? l->since_ns : last_end_ns[dev];
+    from = from < until_ns ? from : until_ns;
+    /* a stream alone: its launches' estimates are without turns of neighbours */
+    if (others_of(e, (struct gs_span){from, until_ns}, others) != 0)
+        own = GS_LIMITER_NOT_KNOWN;
+    gs_limiter_note(dev, from, until_ns, used, own);
+    return is_exact;
+}
+
+/* How long were launches out beyond what was paid for them? last_ns: end of the entry before. */
+static void note_slack(const struct gs_inflight *e, uint64_t start_ns, uint64_t last_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint64_t first = later(l->first_ns, last_ns), out = l->seen_ns;
+
+    if (l->first_ns != 0 && start_ns > first)
+        out += start_ns - first;
+    if (out > l->covers_ns)
+        gs_window_slack(e->where.dev, out - l->covers_ns);
+}
+
+/* A sample whose turn came by chance stands for launches that were not seen: what they took, all
+ * together, is on the average what they paid and so many times what this one took more or less. */
+static void correct_sampled(const struct gs_inflight *e, uint64_t took_ns, uint64_t weight)
+{
+    uint32_t dev = e->where.dev;
+    int64_t more = (int64_t)took_ns - (int64_t)e->launch.est_ns;
+
+    gs_limiter_correct(dev, more + gs_window_unseen(dev, more, weight - 1));
+}
+
+/* Beside neighbours a launch onto an idle stream first waits for the rest of another's turn, in
+ * which not even its event is passed. The board divides time in which work was outstanding evenly:
+ * right on the average only with that wait, of half a turn where arrivals are random. The wait
+ * itself is not: programs fall into step with the neighbour. Moves the start; returns by how much.
+ */
+static uint64_t wait_for_turn(const struct gs_inflight *e, struct gs_span *span)
+{
+    uint64_t last = last_end_ns[e->where.dev], was = span->start_ns;
+
+    if (later(e->recorded_ns, last) + LATENCY_NS >= was || !gs_limiter_is_shared(e->where.dev))
+        return 0;
+    span->start_ns = later(was - HALF_TURN_NS, last);
+    return was - span->start_ns;
+}
+
+void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint32_t dev = e->where.dev;
+    struct gs_timing_span t =
+        gs_timing_place(&e->base, e->event[l->kind == GS_INFLIGHT_MARK ? 2 : 1], e->event[2],
+                        e->recorded_ns, seen_ns);
+    struct gs_span span = {t.start_ns, t.end_ns};
+    uint64_t weight = l->is_due && e->copy_ns == 0 ? gs_cost_weight(l->cost) : 1;
+    uint64_t took = 0, own = GS_LIMITER_NOT_KNOWN, fresh;
+    bool is_alone = false;
+
+    if (l->kind != GS_INFLIGHT_MARK && (took = learn(e, span, &own, &is_alone)) == 0) {
+        gs_settle_unseen(e, seen_ns);
+        return;
+    }
+    if (e->copy_ns == 0) /* between copies the host works */
+        note_slack(e, span.start_ns, gs_settle_end_of(e->where.id));
+    if (l->kind == GS_INFLIGHT_MEASURED) {
+        (void)account_covered(e, span.start_ns, span.start_ns);
+        if (own == GS_LIMITER_NOT_KNOWN)
+            took += wait_for_turn(e, &span);
+        fresh = gs_span_add(&charged[dev], span);
+        gs_limiter_settle(dev, l->paid_ns, span.start_ns, span.end_ns, took < fresh ? took : fresh,
+                          own);
+    } else if (l->kind == GS_INFLIGHT_MARK) {
+        (void)account_covered(e, span.end_ns, span.end_ns);
+    } else {
+        if (!account_covered(e, span.start_ns, span.end_ns) && is_alone)
+            correct_sampled(e, gs_limiter_takes_turns(dev) && own < took ? own : took, weight);
+        /* nobody else is to be charged for it */
+        (void)gs_span_add(&charged[dev], span);
+    }
+    if (span.end_ns > last_end_ns[dev])
+        __atomic_store_n(&last_end_ns[dev], span.end_ns, __ATOMIC_RELAXED);
+    set_end(e->where.id, span.end_ns);
+    remember(e, span.end_ns);
+}
+
+void gs_settle_forget(void)
+{
+    memset(ends, 0, sizeof(ends));
+    memset(charged, 0, sizeof(charged));
+    memset(last_end_ns, 0, sizeof(last_end_ns));
+    n_history = 0;
+}
