@@ -12,16 +12,18 @@
 #include "kube/stamp.h"
 #include "net/loop.h"
 
-#define BURST       25
-#define REFILL_S    300
-#define REMEMBER    4096
-#define REMEMBER_S  600
-#define WAITING     1024
-#define IN_FLIGHT   4
-#define SIMILAR_MAX 10 /* messages of one reason on one object; then they become one event */
-#define MESSAGE_MAX 1024
-#define NAME_MAX_   200
-#define TIMEOUT_MS  10000
+#define BURST        25
+#define REFILL_S     300
+#define REMEMBER     4096
+#define REMEMBER_S   600
+#define WAITING      1024
+#define IN_FLIGHT    4
+#define NORMAL_BURST 50
+#define NORMAL_PER_S 20
+#define SIMILAR_MAX  10 /* messages of one reason on one object; then they become one event */
+#define MESSAGE_MAX  1024
+#define NAME_MAX_    200
+#define TIMEOUT_MS   10000
 
 static const struct gs_str combined = {"(combined from similar events): ", 32};
 
@@ -29,6 +31,12 @@ enum kind {
     KIND_EVENT,  /**< one event as the API server has it */
     KIND_GROUP,  /**< how many messages a reason on an object has had */
     KIND_OBJECT, /**< how many events an object may still have */
+};
+
+/** Those waiting to be sent: warnings go first. */
+struct line {
+    struct entry *first, **end;
+    uint32_t n;
 };
 
 /* One thing remembered. All are in one table, the longest unused goes first. */
@@ -61,7 +69,11 @@ struct gs_kube_events {
     uint32_t burst, refill_s, remember, remember_s, max_waiting;
     struct gs_map map;
     struct entry *newest, *oldest;
-    struct entry *queue, **queue_end;
+    struct line warnings, normals;
+    uint32_t normal_burst, normal_per_s;
+    uint32_t normals_left; /**< may be sent now */
+    uint64_t left_ns;      /**< when that was right */
+    struct gs_loop_timer pace;
     struct gs_loop_task task;
     uint32_t in_flight;
     uint64_t serial;
@@ -204,20 +216,23 @@ static bool is_folded(struct gs_kube_events *s, struct gs_str key, bool is_new)
 
 static void enqueue(struct gs_kube_events *s, struct entry *e)
 {
+    struct line *line = e->type[0] == 'W' ? &s->warnings : &s->normals;
+
     if (e->is_sent) {
         e->is_dirty = true;
         return;
     }
     if (e->is_queued)
         return;
-    if (s->stats.waiting >= s->max_waiting) {
+    if (line->n >= s->max_waiting) {
         s->stats.dropped++;
         return;
     }
     e->is_queued = true;
     e->next = NULL;
-    *s->queue_end = e;
-    s->queue_end = &e->next;
+    *line->end = e;
+    line->end = &e->next;
+    line->n++;
     s->stats.waiting++;
     gs_loop_defer(s->loop, &s->task, pump, s);
 }
@@ -398,18 +413,48 @@ static void on_sent(void *arg, const struct gs_kube_result *result)
     gs_loop_defer(s->loop, &s->task, pump, s);
 }
 
+/* May one that says that all went well go now? If not, the timer comes when it may. */
+static bool is_normals_turn(struct gs_kube_events *s)
+{
+    uint64_t now = gs_loop_now_ns(s->loop), each = GS_CLOCK_S / s->normal_per_s;
+    uint64_t more = (now - s->left_ns) / each;
+
+    s->left_ns += more * each;
+    s->normals_left = more > s->normal_burst - s->normals_left ? s->normal_burst
+                                                               : s->normals_left + (uint32_t)more;
+    if (s->normals_left > 0) {
+        s->normals_left--;
+        return true;
+    }
+    gs_loop_timer_at(s->loop, &s->pace, s->left_ns + each, pump, s);
+    return false;
+}
+
+static struct entry *next_one(struct gs_kube_events *s)
+{
+    struct line *line = s->warnings.first ? &s->warnings : &s->normals;
+    struct entry *e = line->first;
+
+    if (!e || (line == &s->normals && !is_normals_turn(s)))
+        return NULL;
+    line->first = e->next;
+    if (!line->first)
+        line->end = &line->first;
+    line->n--;
+    s->stats.waiting--;
+    e->is_queued = false;
+    return e;
+}
+
 static void pump(void *user)
 {
     struct gs_kube_events *s = user;
 
-    while (s->queue && s->in_flight < IN_FLIGHT) {
-        struct entry *e = s->queue;
+    while (s->in_flight < IN_FLIGHT) {
+        struct entry *e = next_one(s);
 
-        s->queue = e->next;
-        if (!s->queue)
-            s->queue_end = &s->queue;
-        s->stats.waiting--;
-        e->is_queued = false;
+        if (!e)
+            return;
         if (send_one(s, e) < 0) {
             s->stats.failed++;
             continue;
@@ -428,7 +473,12 @@ int gs_kube_events_new(struct gs_kube_client *client, const struct gs_kube_event
         return gs_err_set(err, -ENOMEM, "no memory for events");
     s->client = client;
     s->loop = gs_kube_client_loop(client);
-    s->queue_end = &s->queue;
+    s->warnings.end = &s->warnings.first;
+    s->normals.end = &s->normals.first;
+    s->normal_burst = opt->normal_burst ? opt->normal_burst : NORMAL_BURST;
+    s->normal_per_s = opt->normal_per_s ? opt->normal_per_s : NORMAL_PER_S;
+    s->normals_left = s->normal_burst;
+    s->left_ns = gs_loop_now_ns(s->loop);
     s->burst = opt->burst ? opt->burst : BURST;
     s->refill_s = opt->refill_s ? opt->refill_s : REFILL_S;
     s->remember = opt->remember ? opt->remember : REMEMBER;
@@ -453,6 +503,7 @@ struct gs_kube_events *gs_kube_events_free(struct gs_kube_events *events)
     if (!events)
         return NULL;
     gs_loop_task_cancel(events->loop, &events->task);
+    gs_loop_timer_cancel(events->loop, &events->pace);
     while ((e = gs_map_next(&events->map, &pos)) != NULL) {
         if (e->is_sent)
             gs_kube_client_cancel(events->client, e->ticket);

@@ -1,7 +1,9 @@
 #pragma once
 /* Events on objects. Repeats of one (object, type, reason, message) become a count on one event; a
  * reason that comes with ever new messages is folded into one; an object is held to a rate. What is
- * too much is dropped and counted: events are for people and never hold up work. */
+ * too much is dropped and counted: events are for people and never hold up work. Those that say
+ * that all went well are paced: where hundreds of pods come at once the API server has better to
+ * do. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,7 +31,9 @@ struct gs_kube_events_opt {
     uint32_t refill_s;     /**< then one per so many seconds; 0: 300 */
     uint32_t remember;     /**< distinct events remembered for counting; 0: 4,096 */
     uint32_t remember_s;   /**< and for how long; 0: 600 */
-    uint32_t max_waiting;  /**< unsent ones; more are dropped; 0: 1,024 */
+    uint32_t max_waiting;  /**< unsent ones of a type; more are dropped; 0: 1,024 */
+    uint32_t normal_burst; /**< of type Normal sent at once; 0: 50 */
+    uint32_t normal_per_s; /**< then so many per second; 0: 20 */
 };
 
 struct gs_kube_events_stats {

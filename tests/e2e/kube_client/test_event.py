@@ -1,5 +1,7 @@
 """Events of src/kube as the official client reads them."""
 
+import time
+
 from kit import procs
 
 
@@ -80,3 +82,17 @@ def test_forgotten_by_the_server(probe, api, make_pod, namespace):
     api.core.delete_namespaced_event(event.metadata.name, namespace)
     post(probe, pod, reason="Gone")
     procs.until(lambda: len(events_of(api, namespace, "Gone")) == 1, 10, "told anew")
+
+
+def test_good_news_is_paced_and_trouble_goes_first(probe, namespace, api):
+    """Fifty at once, then twenty a second; a warning does not stand behind them."""
+    begin = time.monotonic()
+    for i in range(100):
+        probe.send("event", "pods", namespace, f"p{i}", "u", "Normal", "Paced", "fine")
+    probe.send("event", "pods", namespace, "p0", "u", "Warning", "Trouble", "bad")
+    settle(probe, 101)
+    assert time.monotonic() - begin > 2  # 50 more than the burst, at 20 a second: 2.5 s
+    good = [int(e.metadata.resource_version) for e in events_of(api, namespace, "Paced")]
+    (bad,) = [int(e.metadata.resource_version) for e in events_of(api, namespace, "Trouble")]
+    assert len(good) == 100
+    assert sum(v > bad for v in good) >= 40
