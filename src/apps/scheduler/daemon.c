@@ -136,7 +136,10 @@ static void on_housekeeping(void *user)
 
 static void on_stopped(void *user)
 {
-    gs_loop_stop(((struct gs_daemon *)user)->loop);
+    struct gs_daemon *d = user;
+
+    if (--d->n_stopping == 0)
+        gs_loop_stop(d->loop);
 }
 
 static void on_signal(void *user, int signo)
@@ -153,7 +156,10 @@ static void on_signal(void *user, int signo)
     }
     GS_LOG_INFO("stopping");
     d->is_stopping = true;
+    d->n_stopping = d->local != NULL ? 2 : 1;
     gs_http_server_stop(d->server, STOP_IDLE_MS, STOP_GRACE_MS, on_stopped, d);
+    if (d->local != NULL)
+        gs_http_server_stop(d->local, STOP_IDLE_MS, STOP_GRACE_MS, on_stopped, d);
 }
 
 /* Through links: a ConfigMap is mounted as one. */
@@ -337,6 +343,7 @@ int gs_daemon_run(struct gs_daemon *d)
 void gs_daemon_fini(struct gs_daemon *d)
 {
     gs_http_server_free(d->server);
+    gs_http_server_free(d->local);
     gs_http_server_free(d->metrics);
     gs_metrics_free(d->stats);
     gs_registry_free(d->registry);

@@ -9,7 +9,8 @@
 #include "core/cleanup.h"
 
 struct gs_flags {
-    const char *http_bind, *cert_file, *key_file, *scheduler_name, *node_policy, *device_policy;
+    const char *http_bind, *extender_bind, *cert_file, *key_file, *scheduler_name, *node_policy,
+        *device_policy;
     const char *metrics_bind, *node_selector, *kube_qps, *kube_burst, *lease_name, *lease_ns;
     const char *device_config, *kubeconfig, *client_ca, *node_choice, *body_limit, *grant_key;
     bool interop, profiling, overwrites_default, leader_elect, legacy_metrics, debug;

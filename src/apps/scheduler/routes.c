@@ -283,12 +283,8 @@ static int on_bind(void *user, const struct gs_http_request *req, struct gs_http
 
 /* ---- listeners ---- */
 
-static int listen_calls(struct gs_daemon *d, struct gs_err *err)
+static struct gs_http_route *call_routes(struct gs_daemon *d, enum gs_http_access access, size_t *n)
 {
-    const struct gs_flags *f = d->flags;
-    bool has_ca = f->client_ca[0] != '\0',
-         has_cert = f->cert_file[0] != '\0' && f->key_file[0] != '\0';
-    enum gs_http_access access = has_ca ? GS_HTTP_CLIENT_CERT_OR_LOOPBACK : GS_HTTP_ANYONE;
     const struct gs_http_route route[] = {
         {"POST", "/filter", on_filter, d, access},
         {"POST", "/prioritize", on_prioritize, d, access},
@@ -300,25 +296,50 @@ static int listen_calls(struct gs_daemon *d, struct gs_err *err)
     };
     struct gs_http_route *routes =
         GS_ARENA_ARRAY(&d->conf, GS_ARRAY_LEN(route), struct gs_http_route);
+
+    *n = GS_ARRAY_LEN(route);
+    if (routes != NULL)
+        memcpy(routes, route, sizeof(route));
+    return routes;
+}
+
+/* The webhook comes from the API server, which has no certificate to show. Whoever asks for
+ * decisions is on this machine or has one; without TLS it is for the network to keep others off. */
+static int listen_calls(struct gs_daemon *d, struct gs_err *err)
+{
+    const struct gs_flags *f = d->flags;
+    bool has_ca = f->client_ca[0] != '\0',
+         has_cert = f->cert_file[0] != '\0' && f->key_file[0] != '\0';
+    enum gs_http_access access =
+        has_ca || has_cert ? GS_HTTP_CLIENT_CERT_OR_LOOPBACK : GS_HTTP_ANYONE;
+    struct gs_http_server_options o = {
+        .name = "extender",
+        .address = f->http_bind,
+        .cert_file = has_cert ? f->cert_file : NULL,
+        .key_file = has_cert ? f->key_file : NULL,
+        .client_ca_file = has_ca ? f->client_ca : NULL,
+    };
     uint64_t limit;
 
-    if (routes == NULL)
-        return -ENOMEM;
-    memcpy(routes, route, sizeof(route));
     if (gs_size_parse(gs_str_of(f->body_limit), &limit) < 0 || limit == 0)
         return gs_err_set(err, -EINVAL, "--body-limit: '%s' is not a size", f->body_limit);
-    return gs_http_server_open(d->loop,
-                               &(struct gs_http_server_options){
-                                   .name = "extender",
-                                   .address = f->http_bind,
-                                   .cert_file = has_cert ? f->cert_file : NULL,
-                                   .key_file = has_cert ? f->key_file : NULL,
-                                   .client_ca_file = has_ca ? f->client_ca : NULL,
-                                   .body_limit = (size_t)limit,
-                                   .routes = routes,
-                                   .n_routes = GS_ARRAY_LEN(route),
-                               },
-                               &d->server, err);
+    o.body_limit = (size_t)limit;
+    o.routes = call_routes(d, access, &o.n_routes);
+    return o.routes != NULL ? gs_http_server_open(d->loop, &o, &d->server, err) : -ENOMEM;
+}
+
+/* Beside the one with TLS: kube-scheduler keeps few connections open, so that with TLS most binds
+ * would begin with a handshake. */
+static int listen_local(struct gs_daemon *d, struct gs_err *err)
+{
+    struct gs_http_server_options o = {.name = "local", .address = d->flags->extender_bind};
+    uint64_t limit;
+
+    if (gs_size_parse(gs_str_of(d->flags->body_limit), &limit) < 0)
+        return -EINVAL;
+    o.body_limit = (size_t)limit;
+    o.routes = call_routes(d, GS_HTTP_CLIENT_CERT_OR_LOOPBACK, &o.n_routes);
+    return o.routes != NULL ? gs_http_server_open(d->loop, &o, &d->local, err) : -ENOMEM;
 }
 
 static int listen_metrics(struct gs_daemon *d, struct gs_err *err)
@@ -348,5 +369,7 @@ int gs_routes_open(struct gs_daemon *d, struct gs_err *err)
 {
     int rc = listen_calls(d, err);
 
+    if (rc == 0 && d->flags->extender_bind[0] != '\0')
+        rc = listen_local(d, err);
     return rc == 0 && d->flags->metrics_bind[0] != '\0' ? listen_metrics(d, err) : rc;
 }

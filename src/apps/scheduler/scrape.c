@@ -77,7 +77,7 @@ static struct gs_metrics_from look(const struct gs_daemon *d)
         .retry = d->retry,
         .client = d->client,
         .events = d->events,
-        .listener = {{"extender", d->server}, {"metrics", d->metrics}},
+        .listener = {{"extender", d->server}, {"local", d->local}, {"metrics", d->metrics}},
         .version = GS_VERSION,
         .now_ms = gs_loop_now_ms(d->loop),
         .start_unix_s = d->start_unix_s,

@@ -38,9 +38,10 @@ struct gs_daemon {
     struct gs_handshake *handshake;
     struct gs_sign *sign; /**< NULL: grants are not signed, every one is believed */
     struct gs_metrics *stats;
-    struct gs_http_server *server, *metrics;
-    struct gs_arena call; /**< of one request */
-    unsigned n_scrapes;   /**< pages of metrics that are being written */
+    struct gs_http_server *server, *local, *metrics; /**< the last two: NULL where not wanted */
+    unsigned n_stopping;                             /**< servers that finish their requests */
+    struct gs_arena call;                            /**< of one request */
+    unsigned n_scrapes;                              /**< pages of metrics that are being written */
     uint64_t start_unix_s;
     struct gs_loop_timer housekeeping;
     bool is_stopping;

@@ -157,7 +157,7 @@ def test_kube_scheduler_profile(template):
     assert extender["nodeCacheCapable"] is True
     assert (extender["filterVerb"], extender["bindVerb"], extender["weight"]) == ("filter", "bind", 1)
     assert extender["httpTimeout"] == "30s"
-    assert extender["urlPrefix"] == "https://127.0.0.1:9443"
+    assert extender["urlPrefix"] == "http://127.0.0.1:9444" and "enableHTTPS" not in extender
     assert "prioritizeVerb" not in extender
     assert extender["preemptVerb"] == "preempt"
 
@@ -263,7 +263,7 @@ def test_command_line(template):
     container = helm.pick(template(), "Deployment")["spec"]["template"]["spec"]["containers"][1]
     assert container["command"] == ["/usr/bin/gpuslice-scheduler"]
     assert container["args"] == [
-        "--http_bind=0.0.0.0:9443", "--cert_file=/tls/tls.crt", "--key_file=/tls/tls.key",
+        "--http_bind=0.0.0.0:9443", "--extender-bind=127.0.0.1:9444", "--cert_file=/tls/tls.crt", "--key_file=/tls/tls.key",
         "--scheduler-name=hami-scheduler", "--metrics-bind-address=:9395", "--node-scheduler-policy=binpack",
         "--gpu-scheduler-policy=spread", "--force-overwrite-default-scheduler=true",
         "--device-config-file=/device-config/device-config.yaml", "--node-lock-timeout=5m", "--leader-elect=true",

@@ -29,7 +29,7 @@ class Replica:
     def __init__(self, release: "Release", index: int):
         self.release, self.index = release, index
         self.name = f"{release.name}-{index}"
-        self.port, self.metrics_port, self.kube_port = procs.free_ports(3)
+        self.port, self.local_port, self.metrics_port, self.kube_port = procs.free_ports(4)
         self.daemon: procs.Process | None = None
         self.kube_scheduler: procs.Process | None = None
 
@@ -190,6 +190,7 @@ class Release:
     def argv(self, replica: Replica) -> list[str]:
         """The Deployment's arguments with this replica's ports and files."""
         replace = {"--http_bind": f"127.0.0.1:{replica.port}",
+                   "--extender-bind": f"127.0.0.1:{replica.local_port}",
                    "--metrics-bind-address": f"127.0.0.1:{replica.metrics_port}"}
         args = []
         for arg in self.container["args"]:
@@ -204,7 +205,9 @@ class Release:
     def kube_scheduler_config(self, replica: Replica) -> pathlib.Path:
         config = yaml.safe_load((self.mounts["/config"] / "config.yaml").read_text())
         extender = config["extenders"][0]
-        extender["urlPrefix"] = extender["urlPrefix"].rpartition(":")[0] + f":{replica.port}"
+        has_local = any(a.startswith("--extender-bind=") for a in self.container["args"])
+        port = replica.local_port if has_local else replica.port
+        extender["urlPrefix"] = extender["urlPrefix"].rpartition(":")[0] + f":{port}"
         config["clientConnection"]["kubeconfig"] = str(self.kube_kubeconfig)
         config["leaderElection"].update(self.lease)
         path = self.folder / f"kube-scheduler-{replica.index}.yaml"

@@ -7,6 +7,7 @@ import os
 import pathlib
 import ssl
 import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -71,12 +72,18 @@ class Handler(BaseHTTPRequestHandler):
         return {"Error": ""}
 
 
+def listen(address: str) -> ThreadingHTTPServer:
+    host, port = address.split(":")
+    return ThreadingHTTPServer((host, int(port)), Handler)
+
+
 def main() -> None:
     flags = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
-    host, port = flags["http_bind"].split(":")
     Handler.api = Api(pathlib.Path(os.environ["KUBECONFIG"]))
     Handler.scheduler = flags["scheduler-name"]
-    server = ThreadingHTTPServer((host, int(port)), Handler)
+    if "extender-bind" in flags:
+        threading.Thread(target=listen(flags["extender-bind"]).serve_forever, daemon=True).start()
+    server = listen(flags["http_bind"])
     if "cert_file" in flags:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(flags["cert_file"], flags["key_file"])

@@ -16,14 +16,8 @@ podMaxBackoffSeconds: {{ $s.kubeScheduler.podMaxBackoffSeconds }}
 profiles:
   - schedulerName: {{ .Values.schedulerName | quote }}
 extenders:
-  {{- if eq (include "gpuslice.usesTLS" .) "true" }}
-  - urlPrefix: "https://127.0.0.1:{{ $s.service.httpTargetPort }}"
-    enableHTTPS: true
-    tlsConfig:
-      insecure: true # loopback inside the pod
-  {{- else }}
-  - urlPrefix: "http://127.0.0.1:{{ $s.service.httpTargetPort }}"
-  {{- end }}
+  # Loopback inside the pod, without TLS: kube-scheduler keeps so few connections that most calls would shake hands.
+  - urlPrefix: "http://127.0.0.1:{{ eq (include "gpuslice.usesTLS" .) "true" | ternary $s.extender.localPort $s.service.httpTargetPort }}"
     filterVerb: filter
     {{- if eq $s.nodeChoice "scheduler" }}
     prioritizeVerb: prioritize
