@@ -24,6 +24,9 @@ struct gs_inflight {
     const struct gs_cost *tried; /**< of unknown length, of this kind; NULL known */
     struct gs_timing_base base;
     uint64_t recorded_ns; /**< event[1] was recorded then or later; of a mark event[2] */
+    uint64_t ready_ns;    /**< all is recorded that goes before the launch */
+    uint64_t record_ns;   /**< what the second record took */
+    uint64_t call_ns;     /**< what the launch took, from `ready_ns` on */
     uint64_t host_ns;     /**< between the first record and the launch */
     uint64_t out_ns;      /**< the launch may be on the card from then on; 0 not yet, or a mark */
     uint64_t copy_ns;     /**< of a copy: what it takes at least; 0 a launch */

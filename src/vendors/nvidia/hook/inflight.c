@@ -210,10 +210,11 @@ bool gs_inflight_start(struct gs_inflight *e, uint64_t copy_ns)
     if (gs_timing_record(e->event[0], &e->where)) {
         e->recorded_ns = gs_limiter_clock();
         if (gs_timing_record(e->event[1], &e->where)) {
-            now = gs_limiter_clock();
-            e->host_ns = now - e->host_ns;
+            e->ready_ns = gs_limiter_clock();
+            e->record_ns = e->ready_ns - e->recorded_ns;
+            e->host_ns = e->ready_ns - e->host_ns;
             if (e->copy_ns != 0)
-                gs_copy_time_begin(&e->call, now);
+                gs_copy_time_begin(&e->call, e->ready_ns);
             return true;
         }
     }
@@ -258,6 +259,8 @@ void gs_inflight_blind_seen(uint32_t dev, uint64_t now_ns)
 
 void gs_inflight_end(struct gs_inflight *e)
 {
+    if (e->kind != GS_INFLIGHT_MARK)
+        e->call_ns = gs_limiter_clock() - e->ready_ns;
     if (e->copy_ns != 0 && e->kind != GS_INFLIGHT_MARK)
         gs_copy_time_end(&e->call, gs_timing_query(e->event[1]) != 0);
     e->is_ended = gs_timing_record(e->event[2], &e->where);

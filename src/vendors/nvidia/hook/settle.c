@@ -17,6 +17,10 @@
 #define HALF_TURN_NS 1000000u
 /* From the call to the card, without any neighbour. */
 #define LATENCY_NS 300000u
+/* An idle stream's events are apart by what a record's call takes, or so. */
+#define IDLE_PART 2u
+/* Of a launch's time, what its call may have taken without the card at work. */
+#define CALL_PART 32u
 /* What a correction may take at once. */
 #define CORRECTION_MOST_NS 10000000000
 
@@ -115,6 +119,18 @@ static uint32_t others_of(const struct gs_inflight *e, struct gs_span span,
     return n;
 }
 
+/* What an idle stream waited for the launch, behind the event before it: as long as between the two
+ * events, and by as much longer as the launch's call took the host longer than a record's. Where
+ * calls wait for the card that says nothing, so it counts for little. */
+static uint64_t idle_gap(const struct gs_inflight *e, uint64_t gap_ns, uint64_t span_ns)
+{
+    uint64_t more = e->call_ns > e->record_ns ? e->call_ns - e->record_ns : 0;
+
+    if (gap_ns < e->record_ns / IDLE_PART) /* it had work */
+        return gap_ns;
+    return gap_ns + (more < span_ns / CALL_PART ? more : span_ns / CALL_PART);
+}
+
 /* What a launch took on its stream, learnt as its cost less the part of other streams; 0: the
  * driver does not tell.
  * *ret_own: how much of that was its own whatever the neighbours did, where that can be told.
@@ -136,7 +152,9 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t
         return 0;
     }
     gs_sight_good();
-    took = gs_cost_of_sample(gap > 0 ? (uint64_t)gap : 0, length > 0 ? (uint64_t)length : 0,
+    gap = gap > 0 ? gap : 0;
+    length = length > 0 ? length : 0;
+    took = gs_cost_of_sample(idle_gap(e, (uint64_t)gap, (uint64_t)length), (uint64_t)length,
                              e->host_ns, l->est_ns, &is_sound);
     if (e->copy_ns != 0)
         took = gs_copy_time_of(&e->call, took, e->copy_ns);
