@@ -376,6 +376,23 @@ static void doubt_overdue(const struct gs_inflight *e, uint64_t now_ns)
     gs_cost_doubt();
 }
 
+bool gs_inflight_is_at_work(uint32_t dev)
+{
+    bool is = false;
+
+    if (!begin_harvest())
+        return true;
+    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES && !is; i++) {
+        const struct gs_inflight *e = &gs_inflight_entries[i];
+
+        is = __atomic_load_n(&e->state, __ATOMIC_ACQUIRE) == GS_INFLIGHT_OPEN &&
+             e->where.dev == dev && e->kind != GS_INFLIGHT_MARK &&
+             gs_timing_query(e->event[1]) > 0 && gs_timing_query(e->event[2]) == 0;
+    }
+    end_harvest();
+    return is;
+}
+
 bool gs_inflight_has(CUcontext context)
 {
     for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {

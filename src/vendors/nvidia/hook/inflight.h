@@ -88,6 +88,10 @@ void gs_inflight_publish(uint32_t dev);
 /** Is there an open entry of that context? */
 bool gs_inflight_has(CUcontext context);
 
+/** Has the card begun with a launch that is measured or sampled, and is not through? Asks the
+ *  driver. Where another thread harvests the answer is yes. */
+bool gs_inflight_is_at_work(uint32_t dev);
+
 /** Settle what the card has done by now. Returns whether there was any. Never waits. */
 bool gs_inflight_harvest(void);
 /** Estimated work on the card behind open entries; entries of unknown length; all open ones. */

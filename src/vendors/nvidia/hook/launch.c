@@ -20,7 +20,8 @@
 #define UNKNOWN_MOST 2u
 /* How long launches wait for the queue to shrink until one of them goes all the same: the kernel
  * they wait for may itself wait for something that the program does after that. Half as long for
- * each that went since the card was last seen to get on, down to 2^-PATIENCE_HALVES. */
+ * each that went since the card was last seen to get on, down to 2^-PATIENCE_HALVES, where it has
+ * not begun with any. */
 #define PATIENCE_NS     1000000000u
 #define PATIENCE_HALVES 6u
 /* From one launch to the next: more than measuring takes by far. */
@@ -149,11 +150,13 @@ static bool is_impatient(uint32_t dev, uint64_t start_ns, uint64_t now_ns)
     uint64_t seen = __atomic_load_n(&let_go[dev].ns, __ATOMIC_RELAXED);
     uint64_t end = gs_settle_last_end_ns(dev);
     uint32_t count = __atomic_load_n(&let_go[dev].count, __ATOMIC_RELAXED);
+    uint64_t waited;
 
     if (__atomic_load_n(&let_go[dev].end_ns, __ATOMIC_RELAXED) != end)
         count = 0;
-    if (now_ns - (start_ns > seen ? start_ns : seen) < PATIENCE_NS >>
-            (count < PATIENCE_HALVES ? count : PATIENCE_HALVES) ||
+    waited = now_ns - (start_ns > seen ? start_ns : seen);
+    if (waited < PATIENCE_NS >> (count < PATIENCE_HALVES ? count : PATIENCE_HALVES) ||
+        (waited < PATIENCE_NS && gs_inflight_is_at_work(dev)) ||
         !__atomic_compare_exchange_n(&let_go[dev].ns, &seen, now_ns, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED))
         return false;
