@@ -55,6 +55,7 @@ struct gs_bind_op {
     struct gs_pairs annotations;
     enum gs_bind_step step;
     bool is_plain;         /**< the pod asks for no device: bound without a grant */
+    bool is_refused;       /**< the server said that the write changed nothing */
     bool keeps_decision;   /**< also when it fails: the watch will tell how it ended */
     uint32_t wants, holds; /**< locks, by bit */
     uint32_t trying;       /**< the lock it tries for, or waits for */

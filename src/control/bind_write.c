@@ -125,8 +125,11 @@ static struct gs_str text_of(yyjson_val *obj, const char *key)
     return (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
 }
 
-/* The pod is gone. It may have been bound before and have run, and its containers may run on: the
- * watch will tell. */
+/* It ended otherwise than we asked, or nobody knows yet: the watch will tell. A pod that is gone
+ * may have been bound before, and its containers may run on; one that is bound may be so by an
+ * earlier write of ours; a write that was given up may yet come to pass where the server's machine
+ * is busy. Until then the cards are taken, and the same Binding is sent when the pod comes again.
+ */
 static void lose(struct gs_bind_op *op, const char *text)
 {
     op->keeps_decision = true;
@@ -153,9 +156,14 @@ static void on_look(void *arg, const struct gs_kube_result *result)
     } else if (!gs_str_eq(text_of(meta, "uid"), op->what.uid)) {
         lose(op, "the pod is another by now");
     } else if (node.n > 0) {
-        gs_bind_fail(op, "the pod is bound by somebody else");
-    } else if (since >= 2 * (int64_t)deadline_of(op->binder)) {
+        if (gs_str_eq(node, op->what.node))
+            lose(op, "the pod is bound by somebody else");
+        else
+            gs_bind_fail(op, "the pod is bound by somebody else");
+    } else if (op->is_refused) {
         gs_bind_fail(op, "the API server did not take the Binding");
+    } else if (since >= 2 * (int64_t)deadline_of(op->binder)) {
+        lose(op, "the API server did not take the Binding");
     } else {
         look_later(op);
     }
@@ -182,8 +190,7 @@ static void on_posted(void *arg, const struct gs_kube_result *result)
     } else if (result->status == 0 || result->status >= 500 || result->status == 409) {
         op->binder->stats.unsure += result->status != 409;
         op->step = GS_BIND_LOOKING;
-        if (result->status == 409) /* said by the server: this write changed nothing */
-            op->posted_ms -= 2 * (int64_t)deadline_of(op->binder);
+        op->is_refused = result->status == 409; /* said by the server: this write changed nothing */
         look(op);
     } else {
         gs_bind_fail(op, result->err->text);
