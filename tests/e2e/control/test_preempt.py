@@ -197,6 +197,7 @@ def test_two_at_once_take_a_victim_each(scheduler_daemon, make_nodes, make_pod, 
     pods = [ask(make_pod, CARD, high) for _ in range(2)]
     for pod in pods:
         wait_refused(api, pod, 2)
+    api.wait_list(objects.PODS.format(namespace), lambda pods: sum(map(is_going, pods.values())) >= 2, 30, "two go")
     gone = [v for v in victims if name_of(v) in going(api, namespace)]
     assert len(gone) == 2
     end(api, *gone)

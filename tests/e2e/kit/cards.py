@@ -29,9 +29,13 @@ def granted(pods) -> dict[str, collections.Counter]:
 
 def check(pods, mem: int, slots: int) -> None:
     """No card is over-granted."""
+    pods = list(pods)
     used = granted(pods)
-    assert all(v <= mem for v in used["mem"].values()), used["mem"]
-    assert all(v <= slots for v in used["slots"].values()), used["slots"]
+    for what, most in (("mem", mem), ("slots", slots)):
+        for card, amount in used[what].items():
+            assert amount <= most, (what, card, amount, [
+                (p["metadata"]["name"], p["spec"]["nodeName"], p["metadata"]["annotations"])
+                for p in pods if card + "," in note(p, GRANT, "")])
 
 
 def in_books(text: str, prefix: str = "GPU-") -> dict[str, collections.Counter]:
