@@ -38,7 +38,7 @@ OLD_CIRCLES = {
     "hook": "attach bucket engine gate limiter limiter_look limits lookup mirror rebind resize share slot "
             "suspend trace",
     "vendors/nvidia/abi": "cuda_types cuda_work_types",
-    "vendors/nvidia/hook": "capture copy cubin graph inflight launch meter pool pool_map pool_ptr ptx vmm",
+    "vendors/nvidia/hook": "capture copy cubin graph launch meter pool pool_map pool_ptr ptx vmm",
     "vendors/nvidia/sim": "apictx capture context context_life event_share graph_memory graph_object holders "
                           "hostcall image image_ptx import low managed memory process stream stream_object",
 }

@@ -14,33 +14,8 @@
 
 #include "core/cleanup.h"
 #include "vendors/nvidia/hook/cost.h"
+#include "vendors/nvidia/hook/entry.h"
 #include "vendors/nvidia/hook/timing.h"
-
-#define GS_INFLIGHT_ENTRIES 128u
-
-enum gs_inflight_kind {
-    GS_INFLIGHT_MARK,     /**< one event, behind launches that went by their estimates */
-    GS_INFLIGHT_SAMPLE,   /**< a launch that was paid by its estimate, to learn from */
-    GS_INFLIGHT_MEASURED, /**< a launch that is settled */
-};
-
-struct gs_inflight;
-
-/** What goes with an entry. */
-struct gs_inflight_launch {
-    enum gs_inflight_kind kind;
-    struct gs_cost *cost; /**< NULL: nothing to learn (a mark) */
-    uint64_t est_ns;      /**< what was believed; 0 unknown */
-    uint64_t paid_ns;     /**< what the launch was charged; 0 for a mark */
-    uint64_t covers_ns;   /**< charged for launches on this stream since its last entry */
-    uint64_t since_ns;    /**< when that one was closed */
-    /* of those launches, the ones since the program last saw the stream done: */
-    uint64_t first_ns;  /**< when the first of them went out; 0 there are none */
-    uint64_t window;    /**< launches << GS_LAUNCH_NS_BITS | what was charged for them */
-    uint64_t seen_ns;   /**< the others were out for so long, all together */
-    bool is_due;        /**< a sample whose turn came by chance */
-    uint64_t closed_ns; /**< now */
-};
 
 /** An entry with its events made, for the current context. NULL: all are in use, or the driver
  * makes no events. */

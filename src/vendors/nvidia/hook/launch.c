@@ -33,7 +33,6 @@
  * 1 a mark. */
 #define ASK_OTHERS 2u
 
-struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS];
 _Thread_local char gs_launch_thread;
 
 static struct gs_timing_where wheres[GS_LAUNCH_STREAMS]; /* of the streams; of whom `id` says */

@@ -21,17 +21,14 @@
 #include "vendors/nvidia/hook/capture.h"
 #include "vendors/nvidia/hook/cost.h"
 #include "vendors/nvidia/hook/inflight.h"
+#include "vendors/nvidia/hook/launch_stream.h"
 #include "vendors/nvidia/hook/pocket.h"
 #include "vendors/nvidia/hook/timing.h"
 
-/** 0 default, 1 CU_STREAM_LEGACY, 2 CU_STREAM_PER_THREAD: no objects. */
-#define GS_LAUNCH_LAST_SPECIAL 2u
 /** Shape word of an executable graph: no kernel has it. */
 #define GS_LAUNCH_GRAPH_SHAPE 2u
 /** Shape word of a copy (copy.h): likewise. */
 #define GS_LAUNCH_COPY_SHAPE 4u
-
-struct gs_inflight;
 
 /** Not cleared as a whole: that alone would cost as much as the rest of the fast path. */
 struct gs_launch {
@@ -58,29 +55,6 @@ struct gs_launch {
     struct gs_timing_where where;
 };
 
-/** What is remembered of a stream between its entries. Relaxed words: a lost one costs a sample. */
-struct gs_launch_stream {
-    _Alignas(64) uint64_t id;
-    uint64_t since;   /**< since the last entry: launches << GS_LAUNCH_NS_BITS | paid by estimate */
-    uint64_t from_ns; /**< when that was closed */
-    uint64_t first_ns; /**< when the first launch went out since the program last saw the stream
-                          done, or an entry was closed; 0 none has */
-    uint64_t before;   /**< `since` at that moment */
-    uint64_t seen_ns;  /**< length of such windows since the last entry, the open one left out */
-    uint64_t quiet_ns; /**< when a window or entry was last closed */
-    uint32_t want;     /**< sample the next launch; so far it spreads to other streams */
-    uint32_t dev;
-};
-/* launches of the window and their time in one word, for the sake of the fast path */
-#define GS_LAUNCH_NS_BITS  40u
-#define GS_LAUNCH_ONE      (UINT64_C(1) << GS_LAUNCH_NS_BITS)
-#define GS_LAUNCH_NS(word) ((word) & (GS_LAUNCH_ONE - 1))
-
-#define GS_LAUNCH_STREAMS 32u
-/** In `want`: measure the next launch like a long one. */
-#define GS_LAUNCH_MEASURE 3u
-extern struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS]
-    __attribute__((visibility("hidden")));
 extern _Thread_local char gs_launch_thread
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
@@ -97,12 +71,6 @@ static inline uint64_t gs_launch_stream_id(const struct gs_launch *l)
         return (uintptr_t)&gs_launch_thread;
     return (uint64_t)l->dev << 4 | 1u;
 }
-
-static inline struct gs_launch_stream *gs_launch_stream_of(uint64_t id)
-{
-    return &gs_launch_streams[(id * 0x9e3779b97f4a7c15ull) >> 59];
-}
-_Static_assert(GS_LAUNCH_STREAMS == 1u << (64 - 59), "the hash above");
 
 /** The first launch that is paid by its estimate since the stream was seen done is about to go:
  * from now on it may be working. */

@@ -6,7 +6,7 @@
 #include "hook/limiter.h"
 #include "vendors/nvidia/hook/copy_time.h"
 #include "vendors/nvidia/hook/cost.h"
-#include "vendors/nvidia/hook/launch.h"
+#include "vendors/nvidia/hook/launch_stream.h"
 #include "vendors/nvidia/hook/sight.h"
 #include "vendors/nvidia/hook/span.h"
 #include "vendors/nvidia/hook/window.h"

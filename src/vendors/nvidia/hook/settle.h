@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "vendors/nvidia/hook/entry.h"
+#include "vendors/nvidia/hook/span.h"
 
 /** The card has passed the entry's last event; seen at `seen_ns`. */
 void gs_settle_entry(const struct gs_inflight *entry, uint64_t seen_ns);

@@ -4,7 +4,7 @@
 
 #include "contract/ledger.h"
 #include "hook/limiter.h"
-#include "vendors/nvidia/hook/launch.h"
+#include "vendors/nvidia/hook/launch_stream.h"
 
 /* How much longer than the estimates of its launches a stream may seem to work before that is
  * charged: so much at all, for each launch, and where others have turns, too. Below that

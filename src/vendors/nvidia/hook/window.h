@@ -7,7 +7,7 @@
  * program is looked at more closely for a while. Shorter than that it is slack, in which samples
  * are believed. (docs/limiter.md: "Windows", "Attention".)
  *
- * `window`: launches << GS_LAUNCH_NS_BITS | what was charged for them, ns (launch.h).
+ * `window`: launches << GS_LAUNCH_NS_BITS | what was charged for them, ns (launch_stream.h).
  * Threads: any, where nothing else is said. */
 
 #include <stdbool.h>
