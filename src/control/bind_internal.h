@@ -21,7 +21,6 @@ struct gs_bind_seen {
 
 /** A node that is there, or that somebody waits for. */
 struct gs_bind_node {
-    char *name_text;
     struct gs_str name;
     bool is_there;
     bool needs_lock;
@@ -32,6 +31,7 @@ struct gs_bind_node {
     struct gs_loop_task lead;         /**< the first of them is to go on */
     struct gs_lock_op *sweep;         /**< giving back the lock of a pod that is gone */
     struct gs_binder *binder;
+    char name_text[];
 };
 
 enum gs_bind_step {

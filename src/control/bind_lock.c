@@ -29,7 +29,6 @@ static void free_node(struct gs_bind_node *node)
         node->locked_next->locked_prev = node->locked_prev;
     for (uint32_t k = 0; k < GS_BIND_LOCKS; k++)
         free(node->seen[k].text);
-    free(node->name_text);
     free(node);
 }
 
@@ -53,20 +52,19 @@ static void drop_if_unused(struct gs_bind_node *node)
 static struct gs_bind_node *node_of(struct gs_binder *b, struct gs_str name)
 {
     struct gs_bind_node *node = gs_map_find(&b->nodes, name);
+    char *text;
 
     if (node != NULL)
         return node;
-    node = calloc(1, sizeof(*node));
-    if (node == NULL || (node->name_text = strndup(name.p, name.n)) == NULL) {
-        free(node);
+    node = calloc(1, sizeof(*node) + name.n + 1);
+    if (node == NULL)
         return NULL;
-    }
     node->binder = b;
-    node->name = (struct gs_str){node->name_text, name.n};
+    text = node->name_text;
+    node->name = gs_str_keep(name, &text);
     node->last = &node->first;
     node->needs_lock = true; /* until the node says otherwise */
     if (gs_map_set(&b->nodes, node->name, node) < 0) {
-        free(node->name_text);
         free(node);
         return NULL;
     }

@@ -23,26 +23,13 @@ const struct gs_policies *gs_books_policies(const struct gs_books *books)
     return books->policies;
 }
 
-static void free_quotas(struct gs_books_quota_entry *q)
-{
-    while (q != NULL) {
-        struct gs_books_quota_entry *next = q->next;
-
-        free(q->name);
-        free(q->mem_limit);
-        free(q->core_limit);
-        free(q);
-        q = next;
-    }
-}
-
 static void free_part(struct gs_books_part *part)
 {
     gs_arena_fini(&part->arena);
     free(part);
 }
 
-static void free_node(struct gs_books_node_entry *node)
+static void free_parts(struct gs_books_node_entry *node)
 {
     while (node->part != NULL) {
         struct gs_books_part *part = node->part;
@@ -50,18 +37,25 @@ static void free_node(struct gs_books_node_entry *node)
         node->part = part->next;
         free_part(part);
     }
+}
+
+static void free_node(struct gs_books_node_entry *node)
+{
+    free_parts(node);
     gs_arena_fini(&node->notes_arena);
     free(node->view_block);
     free(node->tenant);
-    free(node->name_text);
     free(node);
 }
 
 static void free_ns(struct gs_books_ns_entry *ns)
 {
-    free_quotas(ns->quota);
-    free(ns->mem_used);
-    free(ns->name_text);
+    while (ns->quota != NULL) {
+        struct gs_books_quota_entry *quota = ns->quota;
+
+        ns->quota = quota->next;
+        free(quota);
+    }
     free(ns);
 }
 
@@ -92,23 +86,18 @@ struct gs_books *gs_books_free(struct gs_books *books)
 
 /* ---- entries by name: made when first spoken of, gone when nothing speaks of them ---- */
 
-static char *text_of(struct gs_str s)
-{
-    return strndup(s.n > 0 ? s.p : "", s.n);
-}
-
 struct gs_books_node_entry *gs_books_node_entry(struct gs_books *books, struct gs_str name)
 {
     struct gs_books_node_entry *node = gs_map_find(&books->nodes, name);
+    char *text;
 
     if (node != NULL)
         return node;
-    node = calloc(1, sizeof(*node));
-    if (node == NULL || (node->name_text = text_of(name)) == NULL) {
-        free(node);
+    node = calloc(1, sizeof(*node) + name.n + 1);
+    if (node == NULL)
         return NULL;
-    }
-    node->node.name = (struct gs_str){node->name_text, name.n};
+    text = node->name_text;
+    node->node.name = gs_str_keep(name, &text);
     if (gs_map_set(&books->nodes, node->node.name, node) < 0) {
         free_node(node);
         return NULL;
@@ -129,21 +118,22 @@ void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_e
 struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_str name)
 {
     struct gs_books_ns_entry *ns = gs_map_find(&books->namespaces, name);
+    size_t n = books->policies->n;
+    char *text;
 
     if (ns != NULL)
         return ns;
-    ns = calloc(1, sizeof(*ns));
+    ns = calloc(1, sizeof(*ns) + 2 * n * sizeof(*ns->sums) + name.n + 1);
     if (ns == NULL)
         return NULL;
-    ns->name_text = text_of(name);
-    ns->mem_used = calloc(2 * books->policies->n + 1, sizeof(*ns->mem_used));
-    ns->name = (struct gs_str){ns->name_text, name.n};
-    if (ns->name_text == NULL || ns->mem_used == NULL ||
-        gs_map_set(&books->namespaces, ns->name, ns) < 0) {
+    ns->mem_used = ns->sums;
+    ns->core_used = ns->sums + n;
+    text = (char *)(ns->sums + 2 * n);
+    ns->name = gs_str_keep(name, &text);
+    if (gs_map_set(&books->namespaces, ns->name, ns) < 0) {
         free_ns(ns);
         return NULL;
     }
-    ns->core_used = ns->mem_used + books->policies->n;
     return ns;
 }
 
@@ -160,12 +150,7 @@ void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry
 /* Nothing is known of the node's devices. */
 static void forget_devices(struct gs_books *books, struct gs_books_node_entry *node)
 {
-    while (node->part != NULL) {
-        struct gs_books_part *part = node->part;
-
-        node->part = part->next;
-        free_part(part);
-    }
+    free_parts(node);
     books->n_devices -= node->node.n_dev;
     books->is_unsorted |= node->node.n_dev > 0;
     node->node = (struct gs_node){.name = node->node.name};

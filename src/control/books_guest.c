@@ -35,7 +35,7 @@ static size_t add_stakes(const struct gs_books *books, const struct gs_books_nod
     size_t n = 0;
 
     for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next) {
-        if (gs_books_counts_not(books, p))
+        if (!gs_books_is_counted(books, p))
             continue;
         for (uint32_t i = 0; i < p->n_shares; i++) {
             const struct gs_books_share *share = &p->share[i];
@@ -45,13 +45,7 @@ static size_t add_stakes(const struct gs_books *books, const struct gs_books_nod
                 at[n++] = (struct gs_books_stake){
                     .dev = (uint32_t)dev,
                     .guest = guest,
-                    .tenant = {.uid = p->uid,
-                               .slots = share->slots,
-                               .mem_mib = share->mem_mib,
-                               .cores = share->cores,
-                               .tag = p->tag != NULL ? p->tag[share->policy] : 0,
-                               .place_start = share->place_start,
-                               .place_size = share->place_size},
+                    .tenant = gs_books_tenant(p, share),
                 };
         }
         guest++;
@@ -117,7 +111,7 @@ int gs_books_guests(struct gs_books *books, struct gs_str name, struct gs_arena 
     if (guest == NULL || stake == NULL || is_shut == NULL)
         return -ENOMEM;
     for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next)
-        if (!gs_books_counts_not(books, p))
+        if (gs_books_is_counted(books, p))
             add_guest(p, &guest[n++]);
     for (const struct gs_books_part *part = node->part; part != NULL; part = part->next)
         for (uint32_t i = part->group.first; i < part->group.first + part->group.n; i++)

@@ -66,8 +66,7 @@ struct gs_books_pod_entry {
 };
 
 struct gs_books_node_entry {
-    char *name_text;
-    struct gs_node node;        /**< view; first, so that a view is its entry */
+    struct gs_node node;        /**< view */
     struct gs_books_part *part; /**< by vendor; NULL: none */
     void *view_block;           /**< the arrays behind `node` */
     struct gs_use *use;
@@ -85,21 +84,25 @@ struct gs_books_node_entry {
     struct gs_books_node_entry *next_dirty;
     uint64_t changed; /**< the books' count when this node changed last; 0: in no list */
     struct gs_books_node_entry *newer, *older; /**< in the order of the last changes */
+    char name_text[];
 };
 
+/** One block with its name and its limits. */
 struct gs_books_quota_entry {
     struct gs_books_quota_entry *next;
-    char *name;
-    int64_t *mem_limit, *core_limit;
+    struct gs_str name;
+    int64_t *mem_limit, *core_limit; /**< [n policies] */
+    int64_t limits[];
 };
 
+/** One block with its name and the sums. */
 struct gs_books_ns_entry {
-    char *name_text;
     struct gs_str name;
     size_t n_pods;
     uint64_t changed; /**< the books' count when the quota or its use changed last */
     struct gs_books_quota_entry *quota;
     int64_t *mem_used, *core_used; /**< [n policies] what the pods' shares come to */
+    int64_t sums[];
 };
 
 struct gs_books {
@@ -145,8 +148,11 @@ bool gs_books_is_shut(const struct gs_books_node_entry *node, const struct gs_bo
 int gs_books_count_leftovers(struct gs_books *books, struct gs_books_node_entry *node,
                              struct gs_err *err);
 
-/** A hold that is lifted, or whose pod has its reservation. */
-bool gs_books_counts_not(const struct gs_books *books, const struct gs_books_pod_entry *pod);
+/** All are but a hold that is lifted, or whose pod has its reservation. */
+bool gs_books_is_counted(const struct gs_books *books, const struct gs_books_pod_entry *pod);
+/** A share as a device's users see it. */
+struct gs_tenant gs_books_tenant(const struct gs_books_pod_entry *pod,
+                                 const struct gs_books_share *share);
 /** The device of a share; node->n_dev: none of this node (the card left, the pod stays). */
 size_t gs_books_device(const struct gs_node *node, const struct gs_policy *policy,
                        struct gs_str uuid);

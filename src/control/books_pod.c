@@ -163,17 +163,6 @@ static void drop(struct gs_books *books, struct gs_books_pod_entry *pod)
 
 /* ---- entries ---- */
 
-static struct gs_str keep(char **at, struct gs_str s)
-{
-    struct gs_str copy = {*at, s.n};
-
-    if (s.n > 0)
-        memcpy(*at, s.p, s.n);
-    (*at)[s.n] = '\0';
-    *at += s.n + 1;
-    return copy;
-}
-
 struct who {
     struct gs_str uid, ns, name, node;
     const uint32_t *tag;
@@ -207,8 +196,8 @@ static struct gs_pairs pairs_at(char **at, const struct gs_pairs *pairs)
 static void keep_pairs(char **at, const struct gs_pairs *from, struct gs_pairs *to)
 {
     for (size_t i = 0; i < to->n; i++) {
-        to->at[i].key = keep(at, from->at[i].key);
-        to->at[i].value = keep(at, from->at[i].value);
+        to->at[i].key = gs_str_keep(from->at[i].key, at);
+        to->at[i].value = gs_str_keep(from->at[i].value, at);
     }
 }
 
@@ -236,8 +225,8 @@ static void keep_names(char **at, const struct gs_books_instance *kept)
 
     if (made == NULL)
         return;
-    made->mig_uuid = keep(at, made->mig_uuid);
-    made->profile = keep(at, made->profile);
+    made->mig_uuid = gs_str_keep(made->mig_uuid, at);
+    made->profile = gs_str_keep(made->profile, at);
 }
 
 static size_t entry_bytes(const struct who *who, const struct gs_books_shares *s, size_t n_tags)
@@ -280,14 +269,14 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
     keep_pairs(&at, who->annotations, &pod->annotations);
     keep_pairs(&at, who->labels, &pod->labels);
     for (size_t i = 0; i < s->n; i++) {
-        pod->share[i].uuid = keep(&at, s->at[i].uuid);
+        pod->share[i].uuid = gs_str_keep(s->at[i].uuid, &at);
         keep_names(&at, pod->share[i].made);
     }
     if (n_tags > 0)
         memcpy(pod->tag, who->tag, n_tags * sizeof(uint32_t));
     pod->n_shares = (uint32_t)s->n;
-    pod->uid = keep(&at, who->uid);
-    pod->name = keep(&at, who->name);
+    pod->uid = gs_str_keep(who->uid, &at);
+    pod->name = gs_str_keep(who->name, &at);
     pod->ns = pod->in_ns->name;
     pod->priority = who->priority;
     pod->is_reservation = who->is_reservation;

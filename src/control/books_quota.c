@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "control/books_internal.h"
 #include "model/ask.h"
@@ -12,7 +11,7 @@ static struct gs_books_quota_entry **find(struct gs_books_ns_entry *ns, struct g
 {
     struct gs_books_quota_entry **at = &ns->quota;
 
-    while (*at != NULL && !gs_str_eq_c(name, (*at)->name))
+    while (*at != NULL && !gs_str_eq(name, (*at)->name))
         at = &(*at)->next;
     return at;
 }
@@ -22,37 +21,38 @@ static void remove_quota(struct gs_books_quota_entry **at)
     struct gs_books_quota_entry *q = *at;
 
     *at = q->next;
-    free(q->name);
-    free(q->mem_limit);
-    free(q->core_limit);
     free(q);
 }
 
-static int64_t *copied(const int64_t *limit, size_t n)
+static struct gs_books_quota_entry *new_quota(struct gs_str name, const int64_t *mem_limit,
+                                              const int64_t *core_limit, size_t n)
 {
-    int64_t *copy = calloc(n > 0 ? n : 1, sizeof(*copy));
+    struct gs_books_quota_entry *q =
+        calloc(1, sizeof(*q) + 2 * n * sizeof(*q->limits) + name.n + 1);
+    char *text;
 
-    if (copy != NULL && n > 0)
-        memcpy(copy, limit, n * sizeof(*copy));
-    return copy;
+    if (q == NULL)
+        return NULL;
+    q->mem_limit = q->limits;
+    q->core_limit = q->limits + n;
+    for (size_t i = 0; i < n; i++) {
+        q->mem_limit[i] = mem_limit[i];
+        q->core_limit[i] = core_limit[i];
+    }
+    text = (char *)(q->limits + 2 * n);
+    q->name = gs_str_keep(name, &text);
+    return q;
 }
 
 int gs_books_quota_set(struct gs_books *books, struct gs_str ns_name, struct gs_str name,
                        const int64_t *mem_limit, const int64_t *core_limit)
 {
-    size_t n = books->policies->n;
     struct gs_books_ns_entry *ns = gs_books_ns_entry(books, ns_name);
-    struct gs_books_quota_entry *q = calloc(1, sizeof(*q)), **at;
+    struct gs_books_quota_entry *q =
+        ns != NULL ? new_quota(name, mem_limit, core_limit, books->policies->n) : NULL;
+    struct gs_books_quota_entry **at;
 
-    if (ns != NULL && q != NULL) {
-        q->name = strndup(name.n > 0 ? name.p : "", name.n);
-        q->mem_limit = copied(mem_limit, n);
-        q->core_limit = copied(core_limit, n);
-    }
-    if (ns == NULL || q == NULL || q->name == NULL || q->mem_limit == NULL ||
-        q->core_limit == NULL) {
-        if (q != NULL)
-            remove_quota(&q);
+    if (q == NULL) {
         gs_books_drop_ns_if_unused(books, ns);
         return -ENOMEM;
     }

@@ -7,9 +7,23 @@
 #include "model/node.h"
 #include "model/usage.h"
 
-bool gs_books_counts_not(const struct gs_books *books, const struct gs_books_pod_entry *pod)
+bool gs_books_is_counted(const struct gs_books *books, const struct gs_books_pod_entry *pod)
 {
-    return pod->is_hold && (pod->is_lifted || gs_map_find(&books->pods, pod->uid) != NULL);
+    return !pod->is_hold || (!pod->is_lifted && gs_map_find(&books->pods, pod->uid) == NULL);
+}
+
+struct gs_tenant gs_books_tenant(const struct gs_books_pod_entry *pod,
+                                 const struct gs_books_share *share)
+{
+    return (struct gs_tenant){
+        .uid = pod->uid,
+        .slots = share->slots,
+        .mem_mib = share->mem_mib,
+        .cores = share->cores,
+        .tag = pod->tag != NULL ? pod->tag[share->policy] : 0,
+        .place_start = share->place_start,
+        .place_size = share->place_size,
+    };
 }
 
 size_t gs_books_device(const struct gs_node *node, const struct gs_policy *policy,
@@ -29,7 +43,7 @@ static size_t find_devices(struct gs_books *books, struct gs_books_node_entry *n
     size_t n = 0;
 
     for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next) {
-        bool counts = !gs_books_counts_not(books, p);
+        bool counts = gs_books_is_counted(books, p);
 
         for (uint32_t i = 0; i < p->n_shares; i++) {
             struct gs_books_share *share = &p->share[i];
@@ -84,15 +98,7 @@ static void add_tenants(struct gs_books *books, struct gs_books_node_entry *node
         if (share->dev == node->node.n_dev)
             continue;
         tenant = &node->tenant[(size_t)(use->tenant - node->tenant) + use->n_tenants++];
-        *tenant = (struct gs_tenant){
-            .uid = p->uid,
-            .slots = share->slots,
-            .mem_mib = share->mem_mib,
-            .cores = share->cores,
-            .tag = p->tag != NULL ? p->tag[share->policy] : 0,
-            .place_start = share->place_start,
-            .place_size = share->place_size,
-        };
+        *tenant = gs_books_tenant(p, share);
         gs_usage_count(policy, &node->node.dev[share->dev], use, tenant);
     }
 }

@@ -82,9 +82,16 @@ struct entry {
 };
 
 struct node {
-    char *name_text;
     struct gs_str name;
     struct entry *entry;
+    char name_text[];
+};
+
+/** An answer on its way. */
+struct slot {
+    struct gs_handshake *handshake;
+    uint64_t ticket;
+    bool is_busy;
 };
 
 struct gs_handshake {
@@ -96,8 +103,7 @@ struct gs_handshake {
     struct entry *queue, **queue_last; /**< plugins that wait for their answer */
     struct gs_loop_timer look, turn;
     struct gs_handshake_stats stats;
-    uint64_t ticket[IN_FLIGHT];
-    bool is_busy[IN_FLIGHT];
+    struct slot slot[IN_FLIGHT];
 };
 
 static const struct gs_policy *policy_of(const struct gs_handshake *h, const struct entry *e)
@@ -131,7 +137,6 @@ static void free_node(struct gs_handshake *h, struct node *node)
         free(e->value);
         free(e);
     }
-    free(node->name_text);
     free(node);
 }
 
@@ -144,9 +149,12 @@ static void on_turn(void *user)
     take_turn(user);
 }
 
-static void on_answered(struct gs_handshake *h, size_t slot, const struct gs_kube_result *result)
+static void on_answered(void *arg, const struct gs_kube_result *result)
 {
-    h->is_busy[slot] = false;
+    struct slot *slot = arg;
+    struct gs_handshake *h = slot->handshake;
+
+    slot->is_busy = false;
     if (result->rc == 0) {
         h->stats.answers++;
     } else {
@@ -157,19 +165,8 @@ static void on_answered(struct gs_handshake *h, size_t slot, const struct gs_kub
     take_turn(h);
 }
 
-#define ON_SLOT(i)                                                                                 \
-    static void on_slot##i(void *arg, const struct gs_kube_result *result)                         \
-    {                                                                                              \
-        on_answered(arg, i, result);                                                               \
-    }
-ON_SLOT(0)
-ON_SLOT(1)
-ON_SLOT(2)
-ON_SLOT(3)
-
-static int send_answer(struct gs_handshake *h, const struct entry *e, size_t slot)
+static int send_answer(struct gs_handshake *h, const struct entry *e, struct slot *slot)
 {
-    static gs_kube_fn *const fn[IN_FLIGHT] = {on_slot0, on_slot1, on_slot2, on_slot3};
     GS_CLEANUP(gs_buf_fini) struct gs_buf body = {0};
     struct gs_kube_merge merge;
     time_t now = (time_t)gs_loop_unix_us(h->loop) / 1000000;
@@ -190,7 +187,7 @@ static int send_answer(struct gs_handshake *h, const struct entry *e, size_t slo
                                                        .name = e->node->name,
                                                        .body = gs_buf_str(&body),
                                                        .is_single_try = true},
-                                 fn[slot], h, &h->ticket[slot], NULL);
+                                 on_answered, slot, &slot->ticket, NULL);
     gs_kube_merge_fini(&merge);
     return rc;
 }
@@ -203,7 +200,7 @@ static void take_turn(struct gs_handshake *h)
 
     if (e == NULL || gs_loop_timer_is_set(&h->turn))
         return;
-    while (slot < IN_FLIGHT && h->is_busy[slot])
+    while (slot < IN_FLIGHT && h->slot[slot].is_busy)
         slot++;
     if (slot == IN_FLIGHT)
         return;
@@ -211,7 +208,7 @@ static void take_turn(struct gs_handshake *h)
     e->has_answered = true;
     e->answered_ms = gs_loop_now_ms(h->loop);
     if (h->opt.leads == NULL || h->opt.leads(h->opt.arg) == GS_LEADER_YES)
-        h->is_busy[slot] = send_answer(h, e, slot) == 0;
+        h->slot[slot].is_busy = send_answer(h, e, &h->slot[slot]) == 0;
     gs_loop_timer_in(h->loop, &h->turn, TURN_MS, on_turn, h);
 }
 
@@ -261,15 +258,15 @@ static void judge(struct gs_handshake *h, struct entry *e)
 static struct node *node_of(struct gs_handshake *h, struct gs_str name)
 {
     struct node *node = gs_map_find(&h->nodes, name);
+    char *text;
 
     if (node != NULL)
         return node;
-    node = calloc(1, sizeof(*node));
-    if (node == NULL || (node->name_text = strndup(name.p, name.n)) == NULL) {
-        free(node);
+    node = calloc(1, sizeof(*node) + name.n + 1);
+    if (node == NULL)
         return NULL;
-    }
-    node->name = (struct gs_str){node->name_text, name.n};
+    text = node->name_text;
+    node->name = gs_str_keep(name, &text);
     if (gs_map_set(&h->nodes, node->name, node) < 0) {
         free_node(h, node);
         return NULL;
@@ -376,6 +373,8 @@ int gs_handshake_new(struct gs_kube_client *client, struct gs_books *books,
     h->books = books;
     h->opt = *opt;
     h->queue_last = &h->queue;
+    for (size_t i = 0; i < IN_FLIGHT; i++)
+        h->slot[i].handshake = h;
     gs_loop_timer_in(h->loop, &h->look, LOOK_MS, on_look, h);
     *ret = h;
     return 0;
@@ -389,8 +388,8 @@ struct gs_handshake *gs_handshake_free(struct gs_handshake *h)
     if (h == NULL)
         return NULL;
     for (size_t i = 0; i < IN_FLIGHT; i++)
-        if (h->is_busy[i])
-            gs_kube_client_cancel(h->client, h->ticket[i]);
+        if (h->slot[i].is_busy)
+            gs_kube_client_cancel(h->client, h->slot[i].ticket);
     gs_loop_timer_cancel(h->loop, &h->look);
     gs_loop_timer_cancel(h->loop, &h->turn);
     while ((node = gs_map_next(&h->nodes, &pos)) != NULL)

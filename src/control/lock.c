@@ -342,16 +342,6 @@ static void get_node(struct gs_lock_op *op)
         finish(op, rc, &err);
 }
 
-static struct gs_str keep(char **at, struct gs_str s)
-{
-    struct gs_str copy = {*at, s.n};
-
-    if (s.n > 0)
-        memcpy(*at, s.p, s.n);
-    *at += s.n;
-    return copy;
-}
-
 static struct gs_lock_op *new_op(struct gs_kube_client *client, const struct gs_lock_want *want)
 {
     struct gs_lock_op *op = calloc(1, sizeof(*op));
@@ -367,16 +357,16 @@ static struct gs_lock_op *new_op(struct gs_kube_client *client, const struct gs_
     if (op->is_bare)
         op->want.timeout_ms = BARE_TIMEOUT_MS;
     op->text = at =
-        malloc(want->node.n + want->ns.n + want->pod.n + op->want.key.n + want->seen.n + 1);
+        malloc(want->node.n + want->ns.n + want->pod.n + op->want.key.n + want->seen.n + 5);
     if (at == NULL) {
         free(op);
         return NULL;
     }
-    op->want.node = keep(&at, want->node);
-    op->want.ns = keep(&at, want->ns);
-    op->want.pod = keep(&at, want->pod);
-    op->want.key = keep(&at, op->want.key);
-    op->want.seen = keep(&at, want->seen);
+    op->want.node = gs_str_keep(want->node, &at);
+    op->want.ns = gs_str_keep(want->ns, &at);
+    op->want.pod = gs_str_keep(want->pod, &at);
+    op->want.key = gs_str_keep(op->want.key, &at);
+    op->want.seen = gs_str_keep(want->seen, &at);
     op->want.version = (struct gs_str){0};
     if (gs_str_to_field(want->version, op->version, sizeof(op->version)) < 0)
         op->version[0] = '\0';

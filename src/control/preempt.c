@@ -370,14 +370,9 @@ static struct gs_preempt_want *new_want(struct gs_preempt *p, const struct gs_fi
     if (w == NULL)
         return NULL;
     at = (char *)(w + 1);
-    memcpy(at, note->uid.p, note->uid.n);
-    w->uid = (struct gs_str){at, note->uid.n};
-    at += note->uid.n + 1;
-    memcpy(at, note->ns.p, note->ns.n);
-    w->ns = (struct gs_str){at, note->ns.n};
-    at += note->ns.n + 1;
-    memcpy(at, note->name.p, note->name.n);
-    w->name = (struct gs_str){at, note->name.n};
+    w->uid = gs_str_keep(note->uid, &at);
+    w->ns = gs_str_keep(note->ns, &at);
+    w->name = gs_str_keep(note->name, &at);
     w->p = p;
     w->priority = note->priority;
     w->step = GS_PREEMPT_RESTING;

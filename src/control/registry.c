@@ -11,26 +11,32 @@
 #include "model/node.h"
 #include "net/loop.h"
 
-enum { NODES, PODS, QUOTAS, KINDS };
+/** One kind of object, and how far its watch is. */
+struct source {
+    struct gs_registry *registry;
+    const struct gs_kube_resource *resource;
+    struct gs_kube_watch *watch;
+    bool is_synced, is_relisting;
+};
+
+#define SOURCES 3 /* nodes, pods, quotas */
 
 struct gs_registry {
     struct gs_loop *loop;
     struct gs_books *books;
     struct gs_registry_opt opt;
-    struct gs_kube_watch *watch[KINDS];
+    struct source source[SOURCES];
     struct gs_arena arena; /**< of one event */
     struct gs_feed feed;
-    bool is_synced[KINDS];
-    bool is_relisting[KINDS];
     uint64_t node_events, pod_events, unreadable, untrusted;
 };
 
-static void cannot_read(struct gs_registry *r, const char *kind, const struct gs_kube_key *key,
+static void cannot_read(const struct source *s, const struct gs_kube_key *key,
                         const struct gs_err *err)
 {
-    r->unreadable++;
-    GS_LOG_WARN("object not understood", GS_LOG_CSTR("kind", kind), GS_LOG_STR("ns", key->ns),
-                GS_LOG_STR("name", key->name), GS_LOG_ERR(err));
+    s->registry->unreadable++;
+    GS_LOG_WARN("object not understood", GS_LOG_CSTR("kind", s->resource->kind),
+                GS_LOG_STR("ns", key->ns), GS_LOG_STR("name", key->name), GS_LOG_ERR(err));
 }
 
 static void freed(struct gs_registry *r)
@@ -43,7 +49,8 @@ static void freed(struct gs_registry *r)
 
 static void on_node(void *arg, const struct gs_kube_key *key, struct yyjson_val *object)
 {
-    struct gs_registry *r = arg;
+    const struct source *s = arg;
+    struct gs_registry *r = s->registry;
     struct gs_kube_node node;
     struct gs_node_view view;
     struct gs_err err = {0};
@@ -53,7 +60,7 @@ static void on_node(void *arg, const struct gs_kube_key *key, struct yyjson_val 
     gs_arena_reset(&r->arena);
     rc = gs_feed_node(&r->feed, object, &node, &view, &err);
     if (rc < 0)
-        cannot_read(r, "Node", key, &err);
+        cannot_read(s, key, &err);
     if (view.name.n == 0)
         return;
     if (r->opt.node != NULL)
@@ -63,7 +70,7 @@ static void on_node(void *arg, const struct gs_kube_key *key, struct yyjson_val 
 
 static void on_node_gone(void *arg, const struct gs_kube_key *key, struct yyjson_val *last)
 {
-    struct gs_registry *r = arg;
+    struct gs_registry *r = ((const struct source *)arg)->registry;
 
     (void)last;
     r->node_events++;
@@ -76,7 +83,8 @@ static void on_node_gone(void *arg, const struct gs_kube_key *key, struct yyjson
 
 static void on_pod(void *arg, const struct gs_kube_key *key, struct yyjson_val *object)
 {
-    struct gs_registry *r = arg;
+    const struct source *s = arg;
+    struct gs_registry *r = s->registry;
     struct gs_feed_pod pod = {0};
     struct gs_err err = {0};
     int rc;
@@ -85,7 +93,7 @@ static void on_pod(void *arg, const struct gs_kube_key *key, struct yyjson_val *
     gs_arena_reset(&r->arena);
     rc = gs_feed_pod(&r->feed, object, &pod, &err);
     if (rc < 0)
-        cannot_read(r, "Pod", key, &err);
+        cannot_read(s, key, &err);
     r->untrusted += pod.is_untrusted;
     if (rc == 0 && r->opt.pod != NULL)
         r->opt.pod(r->opt.arg, &pod.pod);
@@ -95,7 +103,7 @@ static void on_pod(void *arg, const struct gs_kube_key *key, struct yyjson_val *
 
 static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_val *last)
 {
-    struct gs_registry *r = arg;
+    struct gs_registry *r = ((const struct source *)arg)->registry;
 
     (void)last;
     r->pod_events++;
@@ -109,20 +117,21 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_
 
 static void on_quota(void *arg, const struct gs_kube_key *key, struct yyjson_val *object)
 {
-    struct gs_registry *r = arg;
+    const struct source *s = arg;
+    struct gs_registry *r = s->registry;
     struct gs_err err = {0};
     int rc;
 
     gs_arena_reset(&r->arena);
     rc = gs_feed_quota(&r->feed, object, &err);
     if (rc < 0)
-        cannot_read(r, "ResourceQuota", key, &err);
+        cannot_read(s, key, &err);
     freed(r);
 }
 
 static void on_quota_gone(void *arg, const struct gs_kube_key *key, struct yyjson_val *last)
 {
-    struct gs_registry *r = arg;
+    struct gs_registry *r = ((const struct source *)arg)->registry;
 
     (void)last;
     gs_books_quota_gone(r->books, key->ns, key->name);
@@ -131,49 +140,28 @@ static void on_quota_gone(void *arg, const struct gs_kube_key *key, struct yyjso
 
 /* ---- watches ---- */
 
-static void nodes_synced(void *arg)
+static void on_synced(void *arg)
 {
-    ((struct gs_registry *)arg)->is_synced[NODES] = true;
+    ((struct source *)arg)->is_synced = true;
 }
 
-static void pods_synced(void *arg)
+/* Somebody who asked for it hears when the last of all is through. */
+static void on_relisted(void *arg)
 {
-    ((struct gs_registry *)arg)->is_synced[PODS] = true;
-}
+    struct source *s = arg;
+    struct gs_registry *r = s->registry;
 
-static void quotas_synced(void *arg)
-{
-    ((struct gs_registry *)arg)->is_synced[QUOTAS] = true;
-}
-
-static void relisted(struct gs_registry *r, unsigned kind)
-{
-    if (!r->is_relisting[kind])
+    if (!s->is_relisting)
         return;
-    r->is_relisting[kind] = false;
-    for (size_t i = 0; i < KINDS; i++)
-        if (r->is_relisting[i])
+    s->is_relisting = false;
+    for (size_t i = 0; i < SOURCES; i++)
+        if (r->source[i].is_relisting)
             return;
     if (r->opt.relisted != NULL)
         r->opt.relisted(r->opt.arg);
 }
 
-static void nodes_relisted(void *arg)
-{
-    relisted(arg, NODES);
-}
-
-static void pods_relisted(void *arg)
-{
-    relisted(arg, PODS);
-}
-
-static void quotas_relisted(void *arg)
-{
-    relisted(arg, QUOTAS);
-}
-
-static void trouble(void *arg, const struct gs_err *why, uint32_t wait_ms)
+static void on_trouble(void *arg, const struct gs_err *why, uint32_t wait_ms)
 {
     (void)arg;
     GS_LOG_WARN("watch interrupted, trying again", GS_LOG_ERR(why),
@@ -183,15 +171,15 @@ static void trouble(void *arg, const struct gs_err *why, uint32_t wait_ms)
 int gs_registry_new(struct gs_kube_client *client, struct gs_books *books,
                     const struct gs_registry_opt *opt, struct gs_registry **ret, struct gs_err *err)
 {
-    static const struct gs_kube_watch_fns fns[KINDS] = {
-        [NODES] = {on_node, on_node, on_node_gone, nodes_synced, nodes_relisted, trouble},
-        [PODS] = {on_pod, on_pod, on_pod_gone, pods_synced, pods_relisted, trouble},
-        [QUOTAS] = {on_quota, on_quota, on_quota_gone, quotas_synced, quotas_relisted, trouble},
+    static const struct gs_kube_watch_fns fns[SOURCES] = {
+        {on_node, on_node, on_node_gone, on_synced, on_relisted, on_trouble},
+        {on_pod, on_pod, on_pod_gone, on_synced, on_relisted, on_trouble},
+        {on_quota, on_quota, on_quota_gone, on_synced, on_relisted, on_trouble},
     };
-    const struct gs_kube_watch_opt what[KINDS] = {
-        [NODES] = {.resource = &gs_kube_nodes, .label_selector = opt->node_selector},
-        [PODS] = {.resource = &gs_kube_pods},
-        [QUOTAS] = {.resource = &gs_kube_quotas},
+    const struct gs_kube_watch_opt what[SOURCES] = {
+        {.resource = &gs_kube_nodes, .label_selector = opt->node_selector},
+        {.resource = &gs_kube_pods},
+        {.resource = &gs_kube_quotas},
     };
     struct gs_registry *r = calloc(1, sizeof(*r));
     int rc = 0;
@@ -207,8 +195,12 @@ int gs_registry_new(struct gs_kube_client *client, struct gs_books *books,
                                .arg = opt->arg,
                                .counts = opt->counts,
                                .bound = opt->bound};
-    for (size_t i = 0; rc == 0 && i < KINDS; i++)
-        rc = gs_kube_watch_new(client, &what[i], &fns[i], r, &r->watch[i], err);
+    for (size_t i = 0; rc == 0 && i < SOURCES; i++) {
+        struct source *s = &r->source[i];
+
+        *s = (struct source){.registry = r, .resource = what[i].resource};
+        rc = gs_kube_watch_new(client, &what[i], &fns[i], s, &s->watch, err);
+    }
     if (rc < 0) {
         gs_registry_free(r);
         return rc;
@@ -221,8 +213,8 @@ struct gs_registry *gs_registry_free(struct gs_registry *r)
 {
     if (r == NULL)
         return NULL;
-    for (size_t i = 0; i < KINDS; i++)
-        gs_kube_watch_free(r->watch[i]);
+    for (size_t i = 0; i < SOURCES; i++)
+        gs_kube_watch_free(r->source[i].watch);
     gs_arena_fini(&r->arena);
     free(r);
     return NULL;
@@ -230,7 +222,10 @@ struct gs_registry *gs_registry_free(struct gs_registry *r)
 
 bool gs_registry_is_synced(const struct gs_registry *r)
 {
-    return r->is_synced[NODES] && r->is_synced[PODS] && r->is_synced[QUOTAS];
+    for (size_t i = 0; i < SOURCES; i++)
+        if (!r->source[i].is_synced)
+            return false;
+    return true;
 }
 
 void gs_registry_stats(const struct gs_registry *r, struct gs_registry_stats *ret)
@@ -241,10 +236,10 @@ void gs_registry_stats(const struct gs_registry *r, struct gs_registry_stats *re
                                       .unreadable = r->unreadable,
                                       .untrusted = r->untrusted,
                                       .heard_ms = INT64_MAX};
-    for (size_t i = 0; i < KINDS; i++) {
+    for (size_t i = 0; i < SOURCES; i++) {
         struct gs_kube_watch_stats stats;
 
-        gs_kube_watch_stats(r->watch[i], &stats);
+        gs_kube_watch_stats(r->source[i].watch, &stats);
         if (stats.heard_ms < ret->heard_ms)
             ret->heard_ms = stats.heard_ms;
     }
@@ -252,8 +247,8 @@ void gs_registry_stats(const struct gs_registry *r, struct gs_registry_stats *re
 
 void gs_registry_relist(struct gs_registry *r)
 {
-    for (size_t i = 0; i < KINDS; i++)
-        r->is_relisting[i] = true;
-    for (size_t i = 0; i < KINDS; i++)
-        gs_kube_watch_relist(r->watch[i]);
+    for (size_t i = 0; i < SOURCES; i++)
+        r->source[i].is_relisting = true;
+    for (size_t i = 0; i < SOURCES; i++)
+        gs_kube_watch_relist(r->source[i].watch);
 }

@@ -153,19 +153,9 @@ static char *pod_text(yyjson_val *pod, size_t *ret_n)
     return text;
 }
 
-static struct gs_str keep(char **at, struct gs_str s)
-{
-    struct gs_str copy = {*at, s.n};
-
-    if (s.n > 0)
-        memcpy(*at, s.p, s.n);
-    *at += s.n;
-    return copy;
-}
-
 static struct wait *new_wait(const struct gs_filter_note *note, struct gs_str pod)
 {
-    size_t bytes = sizeof(struct wait) + note->uid.n + note->ns.n + note->name.n + pod.n;
+    size_t bytes = sizeof(struct wait) + note->uid.n + note->ns.n + note->name.n + pod.n + 4;
     struct wait *w = calloc(1, bytes);
     char *at;
 
@@ -173,10 +163,10 @@ static struct wait *new_wait(const struct gs_filter_note *note, struct gs_str po
         return NULL;
     at = (char *)(w + 1);
     w->bytes = bytes;
-    w->uid = keep(&at, note->uid);
-    w->ns = keep(&at, note->ns);
-    w->name = keep(&at, note->name);
-    w->pod = keep(&at, pod);
+    w->uid = gs_str_keep(note->uid, &at);
+    w->ns = gs_str_keep(note->ns, &at);
+    w->name = gs_str_keep(note->name, &at);
+    w->pod = gs_str_keep(pod, &at);
     w->priority = note->priority;
     w->has_quota_reason = (note->why >> GS_REASON_RESOURCE_QUOTA_NOT_FIT & 1) != 0;
     return w;

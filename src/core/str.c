@@ -87,6 +87,17 @@ int gs_str_to_field(struct gs_str s, char *field, size_t cap)
     return 0;
 }
 
+struct gs_str gs_str_keep(struct gs_str s, char **at)
+{
+    struct gs_str copy = {*at, s.n};
+
+    if (s.n > 0)
+        memcpy(*at, s.p, s.n);
+    (*at)[s.n] = '\0';
+    *at += s.n + 1;
+    return copy;
+}
+
 void gs_str_out_init(struct gs_str_out *out, char *buf, size_t cap)
 {
     *out = (struct gs_str_out){.p = buf, .cap = cap};

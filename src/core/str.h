@@ -44,6 +44,10 @@ bool gs_str_is_word(struct gs_str s);
  */
 int gs_str_to_field(struct gs_str s, char *field, size_t cap);
 
+/** Copy to *at, where there is room for it and a NUL behind, and move *at there: for several texts
+ * in one block. Returns the copy. */
+struct gs_str gs_str_keep(struct gs_str s, char **at);
+
 /** Text under construction. Always NUL-terminated when cap > 0; what does not fit is cut and `cut`
  * set. */
 struct gs_str_out {
