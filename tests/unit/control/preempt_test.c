@@ -169,7 +169,7 @@ static void refuse(struct gs_http_call *call, int status, const char *reason)
 static void serve_eviction(struct kit *kit, struct gs_http_call *call, const char *name)
 {
     struct gs_books_holder holder;
-    char uid[32];
+    char uid[80];
 
     (void)snprintf(uid, sizeof(uid), "uid-%s", name);
     assert_non_null(strstr(call->body, uid)); /* of that pod and no other of its name */
@@ -198,7 +198,7 @@ static void serve_nomination(struct kit *kit, struct gs_http_call *call, const c
     yyjson_doc *doc = yyjson_read(call->body, strlen(call->body), 0);
     const char *node =
         yyjson_get_str(yyjson_ptr_get(yyjson_doc_get_root(doc), "/status/nominatedNodeName"));
-    char word[64];
+    char word[160];
 
     (void)snprintf(word, sizeof(word), "%s=%s", name, node != NULL ? node : "");
     say(kit->nominated, sizeof(kit->nominated), word);
