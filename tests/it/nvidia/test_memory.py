@@ -316,9 +316,10 @@ def test_the_card_never_lost_more_than_the_limit(make_sim, clients, granularity)
     assert 56 * MIB < full["used_bytes"] <= 64 * MIB
     for client in pair:
         client.send("go")
-    for client in pair:
-        granted, refused, wrong = client.answer()
-        assert wrong == 0 and granted > 0 and refused > 0
+    answers = [client.answer() for client in pair]
+    assert all(wrong == 0 and refused > 0 for _, refused, wrong in answers)
+    # of both: the first to ask may hold everything, and free none of it before the other has come to its end
+    assert sum(granted for granted, _, _ in answers) > 0
     assert pair[0].do("info") == [0, 64 * MIB, 64 * MIB]
     slice_of_card = next(g for g in sim.status()["groups"] if g["name"] == "slice.cache")["cards"][0]
     assert slice_of_card["used_bytes"] == 0
