@@ -122,6 +122,17 @@ void gs_bind_over(struct gs_bind_op *op)
         free_op(op);
 }
 
+/* An earlier bind sent this decision, and nobody knows how that ended: this one's end says nothing
+ * about it. */
+static bool was_sent_before(const struct gs_bind_op *op)
+{
+    struct gs_books_reservation r;
+
+    if (op->is_posted)
+        return op->is_resent;
+    return gs_books_reserved(op->binder->books, op->what.uid, &r) && r.is_sent;
+}
+
 void gs_bind_fail(struct gs_bind_op *op, const char *text)
 {
     struct gs_binder *b = op->binder;
@@ -130,9 +141,11 @@ void gs_bind_fail(struct gs_bind_op *op, const char *text)
 
     gs_bind_tell(op, text);
     gs_loop_timer_cancel(b->loop, &op->timer);
+    gs_kube_client_cancel(b->client, op->ticket); /* an answer now would bring it back to life */
+    op->ticket = 0;
     if (is_latest && decided) {
         gs_books_pin(b->books, op->what.uid, false);
-        if (!op->keeps_decision)
+        if (!op->keeps_decision && !was_sent_before(op))
             (void)gs_books_release(b->books, op->what.uid);
     }
     op->step = GS_BIND_ENDING;

@@ -55,6 +55,8 @@ struct gs_bind_op {
     struct gs_pairs annotations;
     enum gs_bind_step step;
     bool is_plain;         /**< the pod asks for no device: bound without a grant */
+    bool is_posted;        /**< it sent its Binding */
+    bool is_resent;        /**< and so had an earlier bind of the pod, the same */
     bool is_refused;       /**< the server said that the write changed nothing */
     bool keeps_decision;   /**< also when it fails: the watch will tell how it ended */
     uint32_t wants, holds; /**< locks, by bit */

@@ -278,12 +278,14 @@ void gs_bind_post(struct gs_bind_op *op)
         gs_bind_fail(op, "another replica leads");
         return;
     }
+    op->is_resent = !op->is_plain && r.is_sent;
     rc = send_binding(op, &err);
     if (rc < 0) {
         gs_bind_fail(op, err.text);
         return;
     }
     op->step = GS_BIND_POSTING;
+    op->is_posted = true;
     op->posted_ms = gs_loop_now_ms(b->loop);
     gs_books_pin(b->books, op->what.uid, true);
 }

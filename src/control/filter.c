@@ -487,12 +487,16 @@ int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
 {
     struct gs_filter_note note = {0};
     struct call c = call_of(env, &note);
+    struct gs_books_reservation promised;
     const struct gs_node *node;
     struct gs_placement placement;
     struct gs_reasons reasons;
     int rc;
 
     c.pod = *pod;
+    if (gs_books_reserved(env->books, pod->uid, &promised) && promised.is_sent)
+        return gs_err_set(err, -EBUSY, "a Binding of the pod to node %.*s was sent",
+                          (int)promised.node.n, promised.node.p);
     (void)gs_books_release(env->books, pod->uid);
     rc = read_ask(&c, err);
     if (rc < 0)

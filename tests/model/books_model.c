@@ -6,7 +6,7 @@
  * After every step: no card is over-granted, summed here from the grants in the store by code of
  * this file alone; no reservation outlives its lease. After each settling: books = store.
  *
- * usage: books_model [SEED [STEPS]]; a failure prints the seed and the step. */
+ * usage: books_model [SEED [STEPS [choice]]]; a failure prints the seed and the step. */
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,8 +30,11 @@
 #define LEASE_MS 5000
 #define POST_MS  2000
 #define HOLD_MS  30000 /* how long a confirmed decision waits for the watch */
-#define RUN_ON   3000  /* ms that containers of a pod deleted by force run on, at most */
-#define GHOSTS   64
+#define LATE_MS                                                                                    \
+    6000            /* a busy server does what it was asked, at most: long after it was given up   \
+                     */
+#define RUN_ON 3000 /* ms that containers of a pod deleted by force run on, at most */
+#define GHOSTS 64
 
 enum bind_state { IDLE, WRITING, LOST }; /* LOST: sent, and the answer did not come */
 
@@ -46,8 +49,11 @@ struct pod {
     int chosen; /**< by filter; -1: none */
     enum bind_state bind;
     bool will_bind; /**< the write lands, at: */
+    bool was_sent;  /**< a write before this one, and nobody knows how it ended */
     long lands_ms, deadline_ms;
     char writes[512]; /**< the grant in it */
+    int sent_node;    /**< of the write that may land */
+    char sent[512];
 };
 
 struct event {
@@ -72,6 +78,7 @@ static struct gs_arena config;
 static struct gs_policies policies;
 static struct replica replica[2];
 static int leader;
+static bool leaves_choice; /* of the node, to kube-scheduler: cards are chosen at bind */
 static struct pod store[PODS];
 static int node_cards[NODES]; /**< registered; 0: the node is not there */
 static struct {
@@ -342,8 +349,8 @@ static void land(struct pod *p)
     p->will_bind = false;
     if (!p->is_there || p->node >= 0)
         return; /* refused: gone, or bound already */
-    p->node = p->chosen;
-    memcpy(p->grant, p->writes, sizeof(p->grant));
+    p->node = p->sent_node;
+    memcpy(p->grant, p->sent, sizeof(p->grant));
     changed((int)(p - store), false);
 }
 
@@ -434,6 +441,7 @@ static struct gs_filter_conf conf_of(void)
     return (struct gs_filter_conf){.device_policy =
                                        chance(50) ? GS_STR("spread") : GS_STR("binpack"),
                                    .node_policy = chance(50) ? GS_STR("spread") : GS_STR("binpack"),
+                                   .leaves_node_choice = leaves_choice,
                                    .lease_ms = LEASE_MS};
 }
 
@@ -459,8 +467,10 @@ static void filter(struct pod *p)
     doc = yyjson_read(text, n, 0);
     names = yyjson_obj_get(yyjson_doc_get_root(doc), "NodeNames");
     p->chosen = -1;
-    if (yyjson_arr_size(names) == 1) {
-        p->chosen = atoi(yyjson_get_str(yyjson_arr_get_first(names)) + 1);
+    if (yyjson_arr_size(names) > 0) {
+        size_t which = leaves_choice ? rnd((unsigned)yyjson_arr_size(names)) : 0;
+
+        p->chosen = atoi(yyjson_get_str(yyjson_arr_get(names, which)) + 1);
         count.fits++;
     }
     yyjson_doc_free(doc);
@@ -526,6 +536,12 @@ static void bind(struct pod *p)
         return;
     }
     count.binds++;
+    if (!p->will_bind) { /* one that may land yet is of the same decision */
+        p->sent_node = p->chosen;
+        memcpy(p->sent, p->writes, sizeof(p->sent));
+    } else if (p->sent_node != p->chosen || strcmp(p->sent, p->writes) != 0) {
+        die("a write of u%u may land yet, and another decision is sent", p->serial);
+    }
     gs_books_pin(books, uid_of(p), true);
     gs_books_prolong(books, uid_of(p), now_ms + POST_MS + HOLD_MS);
     p->deadline_ms = now_ms + POST_MS;
@@ -539,8 +555,10 @@ static void bind(struct pod *p)
         p->bind = LOST;
         if (fate < 87)
             land(p);
-        p->will_bind = fate >= 87 && fate < 95;
-        p->lands_ms = now_ms + (long)rnd(POST_MS);
+        if (!p->will_bind && fate >= 87 && fate < 95) {
+            p->will_bind = true;
+            p->lands_ms = now_ms + (long)rnd(LATE_MS);
+        }
     }
 }
 
@@ -553,9 +571,10 @@ static void conclude(struct pod *p)
 
     if (p->bind == IDLE || (p->bind == LOST && !is_bound && now_ms <= p->deadline_ms))
         return;
+    p->was_sent |= p->bind == LOST;
     p->bind = IDLE;
     gs_books_pin(books, uid_of(p), false);
-    if (is_bound || !p->is_there) { /* gone: it may have run */
+    if (is_bound || !p->is_there || p->was_sent) { /* gone: it may have run; or may land yet */
         gs_books_prolong(books, uid_of(p), now_ms + HOLD_MS);
     } else {
         (void)gs_books_release(books, uid_of(p));
@@ -595,8 +614,10 @@ static void begin_to_lead(void)
     list_anew(&replica[leader]);
     /* decided on books that the one before still wrote in: void, as in the daemon */
     gs_books_void(replica[leader].books);
-    for (int i = 0; i < PODS; i++)
+    for (int i = 0; i < PODS; i++) {
         store[i].chosen = store[i].node >= 0 ? store[i].node : -1;
+        store[i].was_sent = false;
+    }
 }
 
 /* SIGKILL: books and binder are gone, what was sent may land yet. */
@@ -605,7 +626,7 @@ static void restart(void)
     count.restarts++;
     for (int i = 0; i < PODS; i++)
         store[i].bind = IDLE;
-    now_ms += POST_MS + 1;
+    now_ms += LATE_MS + 1;
     land_late_writes();
     start(&replica[leader]);
     begin_to_lead();
@@ -615,7 +636,7 @@ static void restart(void)
 static void switch_over(void)
 {
     count.switches++;
-    now_ms += POST_MS + 1;
+    now_ms += LATE_MS + 1;
     land_late_writes();
     for (int i = 0; i < PODS; i++)
         conclude(&store[i]);
@@ -630,7 +651,7 @@ static void settle(void)
     char card[32], name[16];
 
     count.settles++;
-    now_ms += POST_MS + 1;
+    now_ms += LATE_MS + 1;
     land_late_writes();
     for (int i = 0; i < PODS; i++)
         conclude(&store[i]);
@@ -753,6 +774,7 @@ int main(int argc, char **argv)
     unsigned long steps = argc > 2 ? strtoul(argv[2], NULL, 10) : 200000;
 
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : env != NULL ? strtoull(env, NULL, 10) : 1;
+    leaves_choice = argc > 3 && strcmp(argv[3], "choice") == 0;
     state = seed * 0x9e3779b97f4a7c15u + 1;
     if (gs_registry_policy[0]->make(NULL, false, &config, &policies, NULL) != 0)
         die("no policy");

@@ -281,6 +281,46 @@ static void late_write_holds_the_cards(void **state)
     assert_true(is_reserved(f, pod));
 }
 
+static struct api_pod *lose_a_write(struct fixture *f)
+{
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    f->api.on_method = "POST";
+    f->api.on_path = "/binding";
+    f->api.is_lost = f->api.is_dropped = true;
+    assert_string_equal(bind(f, pod, "n1"), "the API server did not take the Binding");
+    f->api.is_lost = f->api.is_dropped = false;
+    return pod;
+}
+
+/* What the server says of the second write says nothing about the first. */
+static void refusal_leaves_an_earlier_write(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = lose_a_write(f);
+
+    f->api.on_method = "POST";
+    f->api.on_path = "/binding";
+    f->api.with_status = 422;
+    assert_string_not_equal(bind(f, pod, "n1"), "");
+    assert_true(is_reserved(f, pod));
+    assert_false(gs_books_is_pinned(f->api.books, gs_str_of(pod->uid)));
+}
+
+/* Nor does a bind to another node, which was decided before the first was sent. */
+static void sent_decision_is_not_changed(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = lose_a_write(f);
+    struct gs_books_reservation r;
+
+    assert_string_equal(bind(f, pod, "n2"), "a Binding of the pod to node n1 was sent");
+    assert_true(gs_books_reserved(f->api.books, gs_str_of(pod->uid), &r));
+    assert_true(gs_str_eq_c(r.node, "n1"));
+}
+
 /* Whether it was bound, and ran, only the watch can tell: until then its cards are taken. */
 static void pod_gone_after_a_lost_answer(void **state)
 {
@@ -620,6 +660,24 @@ static void second_bind_ends_the_first(void **state)
     assert_int_equal(stats_of(f).under_way, 0);
 }
 
+/* The pod was being read for the first when the second came: the answer decides nothing. */
+static void answer_to_the_first_is_not_heard(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+    struct call *call[2];
+
+    prestart(f);
+    call[0] = start(f, pod, "n1");
+    call[1] = start(f, pod, "n2");
+    api_serve(&f->api, 1000);
+    assert_string_equal(call[0]->error, "asked again: the new bind counts");
+    assert_string_equal(call[1]->error, "");
+    assert_string_equal(pod->node, "n2");
+    assert_int_equal(f->api.n_bindings, 1);
+    assert_false(gs_books_is_pinned(f->api.books, gs_str_of(pod->uid)));
+}
+
 /* HAMi's words: spec/control-plane.md 1.10. By the watch, by the server where the watch is behind,
  * and for a node that never was; what was decided is given up. */
 static void no_such_node(void **state)
@@ -715,6 +773,8 @@ int main(void)
         T(lost_answer_is_found),
         T(lost_write_is_sent_again),
         T(late_write_holds_the_cards),
+        T(refusal_leaves_an_earlier_write),
+        T(sent_decision_is_not_changed),
         T(pod_gone_after_a_lost_answer),
         T(server_error_may_have_bound),
         T(refused_write_is_void_at_once),
@@ -731,6 +791,7 @@ int main(void)
         T(owner_gone_unseen),
         T(lock_of_a_dead_scheduler),
         T(second_bind_ends_the_first),
+        T(answer_to_the_first_is_not_heard),
         T(no_such_node),
         T(node_gone_ends_its_queue),
         T(hundred_on_one_node),
