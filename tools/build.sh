@@ -29,6 +29,7 @@ elif [ "$tests" = true ] && [ ! -f "build/$kind/.tests" ]; then
 fi
 if [ "$tests" = true ]; then touch "build/$kind/.tests"; fi
 if [ -n "${2:-}" ]; then
+    ninja -C "build/$kind" build.ninja >&2 # first: the list of tests may have changed
     # shellcheck disable=SC2046
     ninja -C "build/$kind" $(python3 tools/suite_targets.py "build/$kind" "$2") >&2
     exit 0
