@@ -39,12 +39,6 @@ static void cannot_read(const struct source *s, const struct gs_kube_key *key,
                 GS_LOG_STR("ns", key->ns), GS_LOG_STR("name", key->name), GS_LOG_ERR(err));
 }
 
-static void freed(struct gs_registry *r)
-{
-    if (r->opt.freed != NULL)
-        r->opt.freed(r->opt.arg);
-}
-
 /* ---- nodes ---- */
 
 static void on_node(void *arg, const struct gs_kube_key *key, struct yyjson_val *object)
@@ -65,7 +59,6 @@ static void on_node(void *arg, const struct gs_kube_key *key, struct yyjson_val 
         return;
     if (r->opt.node != NULL)
         r->opt.node(r->opt.arg, &node, &view);
-    freed(r);
 }
 
 static void on_node_gone(void *arg, const struct gs_kube_key *key, struct yyjson_val *last)
@@ -97,8 +90,6 @@ static void on_pod(void *arg, const struct gs_kube_key *key, struct yyjson_val *
     r->untrusted += pod.is_untrusted;
     if (rc == 0 && r->opt.pod != NULL)
         r->opt.pod(r->opt.arg, &pod.pod);
-    if (pod.is_over)
-        freed(r);
 }
 
 static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_val *last)
@@ -110,7 +101,6 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_
     gs_books_pod_deleted(r->books, key->uid, gs_loop_now_ms(r->loop));
     if (r->opt.pod_gone != NULL)
         r->opt.pod_gone(r->opt.arg, key);
-    freed(r);
 }
 
 /* ---- quotas ---- */
@@ -126,7 +116,6 @@ static void on_quota(void *arg, const struct gs_kube_key *key, struct yyjson_val
     rc = gs_feed_quota(&r->feed, object, &err);
     if (rc < 0)
         cannot_read(s, key, &err);
-    freed(r);
 }
 
 static void on_quota_gone(void *arg, const struct gs_kube_key *key, struct yyjson_val *last)
@@ -135,7 +124,6 @@ static void on_quota_gone(void *arg, const struct gs_kube_key *key, struct yyjso
 
     (void)last;
     gs_books_quota_gone(r->books, key->ns, key->name);
-    freed(r);
 }
 
 /* ---- watches ---- */

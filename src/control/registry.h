@@ -23,8 +23,6 @@ struct gs_registry_opt {
     bool (*trusts)(void *arg, const struct gs_kube_pod *pod);
     /** Of a pod that is trusted: does this annotation of a grant count? NULL: all do. */
     bool (*counts)(void *arg, const struct gs_kube_pod *pod, struct gs_str key);
-    /** Room may have appeared: a pod is gone, a node or a card came. NULL: nobody asks. */
-    void (*freed)(void *arg);
     /** A node as it was just read, for those who answer it (handshakes). NULL: nobody asks. */
     void (*node)(void *arg, const struct gs_kube_node *node, const struct gs_node_view *view);
     void (*node_gone)(void *arg, struct gs_str name);

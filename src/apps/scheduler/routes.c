@@ -283,7 +283,10 @@ static int on_bind(void *user, const struct gs_http_request *req, struct gs_http
 
 /* ---- listeners ---- */
 
-static struct gs_http_route *call_routes(struct gs_daemon *d, enum gs_http_access access, size_t *n)
+/* The webhook comes from the API server, which has no certificate to show. Whoever asks for
+ * decisions is on this machine or has one; without TLS it is for the network to keep others off. */
+static int open_calls(struct gs_daemon *d, struct gs_http_server_options *o,
+                      enum gs_http_access access, struct gs_http_server **ret, struct gs_err *err)
 {
     const struct gs_http_route route[] = {
         {"POST", "/filter", on_filter, d, access},
@@ -296,15 +299,19 @@ static struct gs_http_route *call_routes(struct gs_daemon *d, enum gs_http_acces
     };
     struct gs_http_route *routes =
         GS_ARENA_ARRAY(&d->conf, GS_ARRAY_LEN(route), struct gs_http_route);
+    uint64_t limit;
 
-    *n = GS_ARRAY_LEN(route);
-    if (routes != NULL)
-        memcpy(routes, route, sizeof(route));
-    return routes;
+    if (gs_size_parse(gs_str_of(d->flags->body_limit), &limit) < 0 || limit == 0)
+        return gs_err_set(err, -EINVAL, "--body-limit: '%s' is not a size", d->flags->body_limit);
+    if (routes == NULL)
+        return -ENOMEM;
+    memcpy(routes, route, sizeof(route));
+    o->body_limit = (size_t)limit;
+    o->routes = routes;
+    o->n_routes = GS_ARRAY_LEN(route);
+    return gs_http_server_open(d->loop, o, ret, err);
 }
 
-/* The webhook comes from the API server, which has no certificate to show. Whoever asks for
- * decisions is on this machine or has one; without TLS it is for the network to keep others off. */
 static int listen_calls(struct gs_daemon *d, struct gs_err *err)
 {
     const struct gs_flags *f = d->flags;
@@ -319,13 +326,8 @@ static int listen_calls(struct gs_daemon *d, struct gs_err *err)
         .key_file = has_cert ? f->key_file : NULL,
         .client_ca_file = has_ca ? f->client_ca : NULL,
     };
-    uint64_t limit;
 
-    if (gs_size_parse(gs_str_of(f->body_limit), &limit) < 0 || limit == 0)
-        return gs_err_set(err, -EINVAL, "--body-limit: '%s' is not a size", f->body_limit);
-    o.body_limit = (size_t)limit;
-    o.routes = call_routes(d, access, &o.n_routes);
-    return o.routes != NULL ? gs_http_server_open(d->loop, &o, &d->server, err) : -ENOMEM;
+    return open_calls(d, &o, access, &d->server, err);
 }
 
 /* Beside the one with TLS: kube-scheduler keeps few connections open, so that with TLS most binds
@@ -333,13 +335,8 @@ static int listen_calls(struct gs_daemon *d, struct gs_err *err)
 static int listen_local(struct gs_daemon *d, struct gs_err *err)
 {
     struct gs_http_server_options o = {.name = "local", .address = d->flags->extender_bind};
-    uint64_t limit;
 
-    if (gs_size_parse(gs_str_of(d->flags->body_limit), &limit) < 0)
-        return -EINVAL;
-    o.body_limit = (size_t)limit;
-    o.routes = call_routes(d, GS_HTTP_CLIENT_CERT_OR_LOOPBACK, &o.n_routes);
-    return o.routes != NULL ? gs_http_server_open(d->loop, &o, &d->local, err) : -ENOMEM;
+    return open_calls(d, &o, GS_HTTP_CLIENT_CERT_OR_LOOPBACK, &d->local, err);
 }
 
 static int listen_metrics(struct gs_daemon *d, struct gs_err *err)
