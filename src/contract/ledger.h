@@ -108,6 +108,12 @@ struct gs_ledger {
     struct gs_ledger_event ring[GS_LEDGER_RING];
 };
 
+/** No debt is larger. It is what a program can use beyond its share before that is known, by
+ * launching many long kernels that nobody knows, and then need not pay for: so it is deep. */
+#define GS_LEDGER_FLOOR_NS INT64_C(-100000000000)
+/** One charge is at most this: no single accident stops a slice for long. */
+#define GS_LEDGER_CHARGE_NS UINT64_C(10000000000)
+
 /** Card time of a slice that may be spent: one bucket per (slice, card). Refilled by whoever comes.
  *  A process killed between the two words loses the slice at most what one refill would have added.
  */

@@ -35,7 +35,7 @@ static int64_t sane(uint64_t word)
 
     if (tokens > GS_BUCKET_ABSURD_NS || tokens < -GS_BUCKET_ABSURD_NS)
         return 0;
-    return tokens < GS_BUCKET_FLOOR_NS ? GS_BUCKET_FLOOR_NS : tokens;
+    return tokens < GS_LEDGER_FLOOR_NS ? GS_LEDGER_FLOOR_NS : tokens;
 }
 
 /** tokens = min(tokens + ns, cap); what is above the cap already is cut only if `cut`. */
@@ -66,8 +66,8 @@ static void sub(struct gs_ledger_bucket *bucket, uint64_t ns, int64_t floor)
     uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
     int64_t next;
 
-    if (ns > GS_BUCKET_CHARGE_NS)
-        ns = GS_BUCKET_CHARGE_NS;
+    if (ns > GS_LEDGER_CHARGE_NS)
+        ns = GS_LEDGER_CHARGE_NS;
     do {
         int64_t now = sane(seen), low = now < floor ? now : floor;
 
@@ -104,8 +104,8 @@ int64_t gs_bucket_refill(struct gs_ledger_bucket *bucket, uint32_t share_bp, uin
 {
     uint64_t span = claim_time(bucket, now_ns);
 
-    if (owed_ns > GS_BUCKET_CHARGE_NS)
-        owed_ns = GS_BUCKET_CHARGE_NS;
+    if (owed_ns > GS_LEDGER_CHARGE_NS)
+        owed_ns = GS_LEDGER_CHARGE_NS;
     /* Killed here the slice loses this one refill: at most the time since the last one, and a
      * waiting slice refills every quantum. Adding first would be worse: the next comer would add
      * the same time again. */
@@ -118,8 +118,8 @@ bool gs_bucket_take(struct gs_ledger_bucket *bucket, uint64_t ns)
     uint64_t *word = tokens_word(bucket);
     uint64_t seen = gs_atomic_load(word, __ATOMIC_RELAXED);
 
-    if (ns > GS_BUCKET_CHARGE_NS)
-        ns = GS_BUCKET_CHARGE_NS;
+    if (ns > GS_LEDGER_CHARGE_NS)
+        ns = GS_LEDGER_CHARGE_NS;
     do {
         if (sane(seen) <= 0)
             return false;
@@ -134,7 +134,7 @@ void gs_bucket_drain(struct gs_ledger_bucket *bucket, uint64_t ns)
 
 void gs_bucket_charge(struct gs_ledger_bucket *bucket, uint64_t ns)
 {
-    sub(bucket, ns, GS_BUCKET_FLOOR_NS);
+    sub(bucket, ns, GS_LEDGER_FLOOR_NS);
 }
 
 void gs_bucket_return(struct gs_ledger_bucket *bucket, uint64_t ns, uint32_t share_bp)
@@ -179,7 +179,7 @@ static uint64_t unsettled_of(struct gs_ledger_device *d, struct gs_ledger_use *u
     gs_usage_cover(d, since, now, &cover);
     if (cover.steps > 0)
         ns = (uint64_t)((double)ns * (double)cover.fresh / (double)cover.steps);
-    return ns < GS_BUCKET_CHARGE_NS ? ns : GS_BUCKET_CHARGE_NS;
+    return ns < GS_LEDGER_CHARGE_NS ? ns : GS_LEDGER_CHARGE_NS;
 }
 
 /** Before anything is refilled for the time since it died: a slice that had nobody to refill it

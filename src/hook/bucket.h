@@ -14,16 +14,11 @@
 
 /** Time of which the refill may pile up while nobody takes: so much lateness is forgiven. */
 #define GS_BUCKET_BURST_NS 100000000u
-/** No debt is larger. It is what a program can use beyond its share before that is known, by
- * launching many long kernels that nobody knows, and then need not pay for: so it is deep. */
-#define GS_BUCKET_FLOOR_NS INT64_C(-100000000000)
 /** Beyond this no honest word is. */
 #define GS_BUCKET_ABSURD_NS INT64_C(1000000000000)
-/** One charge is at most this: no single accident stops a slice for long. */
-#define GS_BUCKET_CHARGE_NS UINT64_C(10000000000)
 
 /** Add what has accrued up to `now_ns`. Returns the card time at hand afterwards, in
- *  [GS_BUCKET_FLOOR_NS, burst + owed_ns].
+ *  [GS_LEDGER_FLOOR_NS, burst + owed_ns].
  *  @share_bp  1..GS_SHARE_ALL_BP.
  *  @owed_ns   card time that is being used and will be charged later: so much more may pile up. */
 int64_t gs_bucket_refill(struct gs_ledger_bucket *bucket, uint32_t share_bp, uint64_t now_ns,

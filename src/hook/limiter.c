@@ -368,8 +368,8 @@ static void admit(struct launch *l)
     uint32_t ticket;
     uint64_t ns;
 
-    if (l->cost_ns > GS_BUCKET_CHARGE_NS)
-        l->cost_ns = GS_BUCKET_CHARGE_NS;
+    if (l->cost_ns > GS_LEDGER_CHARGE_NS)
+        l->cost_ns = GS_LEDGER_CHARGE_NS;
     l->start_ns = gs_limiter_clock();
     gs_resize_poll(l->start_ns);
     (void)gs_atomic_add(&use_of(l->dev)->launches, 1, __ATOMIC_RELAXED);
@@ -422,8 +422,8 @@ void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured)
 {
     if (GS_UNLIKELY(dev >= gs_self.n_devices))
         return;
-    if (cost_ns > GS_BUCKET_CHARGE_NS)
-        cost_ns = GS_BUCKET_CHARGE_NS;
+    if (cost_ns > GS_LEDGER_CHARGE_NS)
+        cost_ns = GS_LEDGER_CHARGE_NS;
     if (!measured) {
         (void)__atomic_add_fetch(&gs_limiter_credit[dev].ns, (int64_t)cost_ns, __ATOMIC_RELAXED);
         return;
@@ -513,10 +513,10 @@ void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64
     if (GS_UNLIKELY(dev >= gs_self.n_devices))
         return;
     use = use_of(dev);
-    if (cost_ns > GS_BUCKET_CHARGE_NS)
-        cost_ns = GS_BUCKET_CHARGE_NS;
-    if (used_ns > GS_BUCKET_CHARGE_NS)
-        used_ns = GS_BUCKET_CHARGE_NS;
+    if (cost_ns > GS_LEDGER_CHARGE_NS)
+        cost_ns = GS_LEDGER_CHARGE_NS;
+    if (used_ns > GS_LEDGER_CHARGE_NS)
+        used_ns = GS_LEDGER_CHARGE_NS;
     if (end_ns > start_ns)
         used_ns = used_ns * note_outstanding(dev, start_ns, end_ns, own_ns) / ALONE;
     settle_difference(dev, cost_ns, used_ns);
@@ -537,8 +537,8 @@ void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t 
     gs_atomic_store(&use->active_ns, gs_limiter_clock(), __ATOMIC_RELAXED);
     if (end_ns <= start_ns)
         return;
-    if (used_ns > GS_BUCKET_CHARGE_NS)
-        used_ns = GS_BUCKET_CHARGE_NS;
+    if (used_ns > GS_LEDGER_CHARGE_NS)
+        used_ns = GS_LEDGER_CHARGE_NS;
     /* launches come in bursts: the work was in one piece before its end, the pause before that */
     if (used_ns < end_ns - start_ns)
         start_ns = end_ns - used_ns;

@@ -16,8 +16,6 @@
 #define DEBT_FILE   ".debt"
 #define DEBT_HEADER "gpuslice-debt 1\n"
 #define DEBT_MAX    16384
-/* What one process may have used without having been charged (src/hook/bucket.h). */
-#define CHARGE_MOST_NS UINT64_C(10000000000)
 /** A word of the ledger that is older was not written by work that is still out. */
 #define OLDEST_NS UINT64_C(3600000000000)
 
@@ -157,7 +155,7 @@ static uint64_t owed_by(int fd, uint64_t device_at, bool is_made, uint32_t core_
     if (is_made && read_unsettled(fd, device_at, &since, &paid) != 0)
         return 0;
     if (since != 0 && since < now_ns && now_ns - since <= OLDEST_NS) {
-        uint64_t used = now_ns - since < CHARGE_MOST_NS ? now_ns - since : CHARGE_MOST_NS;
+        uint64_t used = now_ns - since < GS_LEDGER_CHARGE_NS ? now_ns - since : GS_LEDGER_CHARGE_NS;
 
         tokens += (int64_t)(paid < used ? paid : used);
         tokens -= (int64_t)used;

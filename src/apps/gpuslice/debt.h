@@ -9,9 +9,10 @@
  * forgiven. */
 
 #include "apps/gpuslice/slice.h"
+#include "contract/ledger.h"
 
-/** Longest debt of one card that is remembered, ns: that of a ledger (src/hook/bucket.h). */
-#define GS_DEBT_MOST_NS UINT64_C(100000000000)
+/** Longest debt of one card that is remembered, ns: that of a ledger. */
+#define GS_DEBT_MOST_NS ((uint64_t)-GS_LEDGER_FLOOR_NS)
 /** Shorter ones are the size of what a launch takes at once. */
 #define GS_DEBT_LEAST_NS 1000000u
 

@@ -58,12 +58,12 @@ static void test_burst_and_floor(void **state)
     gs_bucket_return(&bucket, 500 * MS, 3000);
     assert_int_equal(bucket.tokens_ns, 30 * MS);
     gs_bucket_charge(&bucket, UINT64_MAX);
-    assert_int_equal(bucket.tokens_ns, 30 * MS - (int64_t)GS_BUCKET_CHARGE_NS);
+    assert_int_equal(bucket.tokens_ns, 30 * MS - (int64_t)GS_LEDGER_CHARGE_NS);
     for (int i = 0; i < 20; i++)
         gs_bucket_charge(&bucket, UINT64_MAX);
-    assert_int_equal(bucket.tokens_ns, GS_BUCKET_FLOOR_NS);
+    assert_int_equal(bucket.tokens_ns, GS_LEDGER_FLOOR_NS);
     gs_bucket_return(&bucket, 7, 3000);
-    assert_int_equal(bucket.tokens_ns, GS_BUCKET_FLOOR_NS + 7);
+    assert_int_equal(bucket.tokens_ns, GS_LEDGER_FLOOR_NS + 7);
 }
 
 /** All of the card: takes what is there, owes nothing. */
@@ -113,8 +113,8 @@ static void test_hostile(void **state)
 
             bucket = (struct gs_ledger_bucket){.tokens_ns = tokens[i], .refill_ns = refills[j]};
             have = gs_bucket_refill(&bucket, 5000, NOW, UINT64_MAX);
-            assert_true(have >= GS_BUCKET_FLOOR_NS);
-            assert_true(have <= 50 * (int64_t)MS + (int64_t)GS_BUCKET_CHARGE_NS);
+            assert_true(have >= GS_LEDGER_FLOOR_NS);
+            assert_true(have <= 50 * (int64_t)MS + (int64_t)GS_LEDGER_CHARGE_NS);
             /* an hour later all is well whatever it was */
             assert_int_equal(gs_bucket_refill(&bucket, 5000, NOW + 3600000 * MS, 0), 50 * MS);
         }
@@ -192,8 +192,8 @@ static void test_bury_charges_the_time(void **state)
     now = gs_limiter_clock();
     d.use[3].unsettled_ns = now > 60000 * MS ? now - 60000 * MS : 1;
     gs_bucket_bury(3);
-    assert_in_range(-d.bucket.tokens_ns, now > 60000 * MS ? GS_BUCKET_CHARGE_NS : 0,
-                    GS_BUCKET_CHARGE_NS);
+    assert_in_range(-d.bucket.tokens_ns, now > 60000 * MS ? GS_LEDGER_CHARGE_NS : 0,
+                    GS_LEDGER_CHARGE_NS);
     memset(&gs_self, 0, sizeof(gs_self));
 }
 

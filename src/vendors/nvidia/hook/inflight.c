@@ -11,6 +11,7 @@
 #include "vendors/nvidia/hook/launch_stream.h"
 #include "vendors/nvidia/hook/settle.h"
 #include "vendors/nvidia/hook/sight.h"
+#include "vendors/nvidia/hook/span.h"
 #include "vendors/nvidia/hook/window.h"
 
 /* Neighbours may make everything some times slower. */
@@ -32,11 +33,6 @@ static struct {
 static uint32_t n_out; /* gs_inflight_entries with `out_ns` */
 static uint64_t
     publishing; /* a spin word: whoever tells the ledger has seen all of the gs_inflight_entries */
-
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
 
 static void set_out(struct gs_inflight *e, uint64_t since_ns)
 {
@@ -60,7 +56,8 @@ void gs_inflight_publish(uint32_t dev)
 
         if (out == 0 || e->where.dev != dev)
             continue;
-        out = later(out, gs_settle_end_of(e->where.id)); /* of one stream one after the other */
+        out = gs_span_later(out,
+                            gs_settle_end_of(e->where.id)); /* of one stream one after the other */
         since = out < since ? out : since;
     }
     for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++) {
@@ -69,7 +66,7 @@ void gs_inflight_publish(uint32_t dev)
 
         if (first == 0 || __atomic_load_n(&s->dev, __ATOMIC_RELAXED) != dev)
             continue;
-        first = later(first, gs_settle_end_of(__atomic_load_n(&s->id, __ATOMIC_RELAXED)));
+        first = gs_span_later(first, gs_settle_end_of(__atomic_load_n(&s->id, __ATOMIC_RELAXED)));
         since = first < since ? first : since;
     }
     gs_limiter_unsettled(dev, since != UINT64_MAX ? since : 0);

@@ -42,11 +42,6 @@ static struct gs_span_set charged[GS_LEDGER_DEVICES];
 
 static uint64_t last_end_ns[GS_LEDGER_DEVICES];
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 uint64_t gs_settle_end_of(uint64_t id)
 {
     uint32_t at = (uint32_t)(id >> 4) % ENDS;
@@ -83,7 +78,7 @@ void gs_settle_unseen(const struct gs_inflight *e, uint64_t now_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
     uint32_t dev = e->where.dev;
-    struct gs_span span = {later(e->recorded_ns, gs_settle_end_of(e->where.id)), now_ns};
+    struct gs_span span = {gs_span_later(e->recorded_ns, gs_settle_end_of(e->where.id)), now_ns};
 
     gs_settle_note_covered(e, now_ns);
     if (l->kind == GS_INFLIGHT_MARK)
@@ -206,7 +201,7 @@ void gs_settle_window(uint32_t dev, uint64_t id, struct gs_span span, uint64_t w
 {
     uint64_t paid = GS_LAUNCH_NS(window), more;
 
-    span.start_ns = later(span.start_ns, gs_settle_end_of(id));
+    span.start_ns = gs_span_later(span.start_ns, gs_settle_end_of(id));
     if (!gs_window_is_surprise(dev, gs_span_fresh(&charged[dev], span), window))
         return;
     more = gs_window_surprise(dev, gs_span_add(&charged[dev], span) - paid, span.end_ns);
@@ -249,7 +244,7 @@ static bool account_covered(const struct gs_inflight *e, uint64_t start_ns, uint
 static void note_slack(const struct gs_inflight *e, uint64_t start_ns, uint64_t last_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
-    uint64_t first = later(l->first_ns, last_ns), out = l->seen_ns;
+    uint64_t first = gs_span_later(l->first_ns, last_ns), out = l->seen_ns;
 
     if (l->first_ns != 0 && start_ns > first)
         out += start_ns - first;
@@ -276,9 +271,10 @@ static uint64_t wait_for_turn(const struct gs_inflight *e, struct gs_span *span)
 {
     uint64_t last = last_end_ns[e->where.dev], was = span->start_ns;
 
-    if (later(e->recorded_ns, last) + LATENCY_NS >= was || !gs_limiter_is_shared(e->where.dev))
+    if (gs_span_later(e->recorded_ns, last) + LATENCY_NS >= was ||
+        !gs_limiter_is_shared(e->where.dev))
         return 0;
-    span->start_ns = later(was - HALF_TURN_NS, last);
+    span->start_ns = gs_span_later(was - HALF_TURN_NS, last);
     return was - span->start_ns;
 }
 

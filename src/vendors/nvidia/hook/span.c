@@ -4,11 +4,6 @@
 
 #define POINTS 8u /* at which a span looks for other streams */
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -33,7 +28,7 @@ uint64_t gs_span_add(struct gs_span_set *set, struct gs_span span)
     uint64_t fresh;
 
     if (set->n == GS_SPAN_SET)
-        span.start_ns = later(span.start_ns, set->span[0].start_ns);
+        span.start_ns = gs_span_later(span.start_ns, set->span[0].start_ns);
     if (span.start_ns >= span.end_ns)
         return 0;
     fresh = span.end_ns - span.start_ns;
@@ -42,13 +37,13 @@ uint64_t gs_span_add(struct gs_span_set *set, struct gs_span span)
     for (last = first; last < set->n && set->span[last].start_ns <= span.end_ns; last++) {
         const struct gs_span *s = &set->span[last];
 
-        fresh -= earlier(s->end_ns, span.end_ns) - later(s->start_ns, span.start_ns);
+        fresh -= earlier(s->end_ns, span.end_ns) - gs_span_later(s->start_ns, span.start_ns);
     }
     if (first == last) {
         first = make_room(set, first);
     } else { /* one stretch in place of those it touches */
         span.start_ns = earlier(span.start_ns, set->span[first].start_ns);
-        span.end_ns = later(span.end_ns, set->span[last - 1].end_ns);
+        span.end_ns = gs_span_later(span.end_ns, set->span[last - 1].end_ns);
         memmove(&set->span[first + 1], &set->span[last], (set->n - last) * sizeof(set->span[0]));
         set->n -= last - first - 1;
     }
@@ -61,7 +56,7 @@ uint64_t gs_span_fresh(const struct gs_span_set *set, struct gs_span span)
     uint64_t fresh;
 
     if (set->n == GS_SPAN_SET)
-        span.start_ns = later(span.start_ns, set->span[0].start_ns);
+        span.start_ns = gs_span_later(span.start_ns, set->span[0].start_ns);
     if (span.start_ns >= span.end_ns)
         return 0;
     fresh = span.end_ns - span.start_ns;
@@ -69,7 +64,7 @@ uint64_t gs_span_fresh(const struct gs_span_set *set, struct gs_span span)
         const struct gs_span *s = &set->span[i];
 
         if (s->start_ns < span.end_ns && s->end_ns > span.start_ns)
-            fresh -= earlier(s->end_ns, span.end_ns) - later(s->start_ns, span.start_ns);
+            fresh -= earlier(s->end_ns, span.end_ns) - gs_span_later(s->start_ns, span.start_ns);
     }
     return fresh;
 }

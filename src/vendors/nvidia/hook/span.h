@@ -7,6 +7,11 @@ struct gs_span {
     uint64_t start_ns, end_ns; /**< start_ns <= end_ns */
 };
 
+static inline uint64_t gs_span_later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /** The newest stretches of time that are accounted for: apart, in order. Zeroed is empty. */
 #define GS_SPAN_SET 64u
 struct gs_span_set {

@@ -32,14 +32,18 @@ static struct {
     uint64_t forgiven_ns;         /* the harvester's: when nothing had been forgiven */
 } windows[GS_LEDGER_DEVICES];
 
+static uint64_t slack_ns(uint64_t launches, bool has_turns)
+{
+    return SLACK_NS + launches * (has_turns ? SLACK_EACH_NS + SLACK_TURNS_NS : SLACK_EACH_NS);
+}
+
 bool gs_window_is_surprise(uint32_t dev, uint64_t out_ns, uint64_t window)
 {
-    uint64_t launches = window >> GS_LAUNCH_NS_BITS;
-    uint64_t most = GS_LAUNCH_NS(window) + SLACK_NS + launches * SLACK_EACH_NS;
+    uint64_t launches = window >> GS_LAUNCH_NS_BITS, paid = GS_LAUNCH_NS(window);
 
-    if (out_ns <= most)
-        return false;
-    return out_ns > most + (gs_limiter_takes_turns(dev) ? launches * SLACK_TURNS_NS : 0);
+    /* whether others take turns is not asked after each wait of a program */
+    return out_ns > paid + slack_ns(launches, false) &&
+           out_ns > paid + slack_ns(launches, gs_limiter_takes_turns(dev));
 }
 
 /* What may be forgiven by now, and is: the rest of `ns`. */
@@ -102,9 +106,8 @@ void gs_window_slack(uint32_t dev, uint64_t more_ns)
 int64_t gs_window_unseen(uint32_t dev, int64_t more_ns, uint64_t launches)
 {
     uint64_t *slack = &windows[dev].slack_ns;
-    uint64_t turns = gs_limiter_takes_turns(dev) ? SLACK_TURNS_NS : 0;
     /* what is longer is charged with its window */
-    int64_t most = (int64_t)(SLACK_NS + (launches + 1) * (SLACK_EACH_NS + turns)), unseen;
+    int64_t most = (int64_t)slack_ns(launches + 1, gs_limiter_takes_turns(dev)), unseen;
 
     unseen = (more_ns < most ? more_ns : most) * (int64_t)launches;
     if (unseen > (int64_t)*slack)
