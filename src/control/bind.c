@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "contract/names.h"
 #include "control/bind_internal.h"
 #include "control/convert.h"
@@ -11,12 +10,6 @@
 enum gs_leader_state gs_bind_leads(const struct gs_binder *b)
 {
     return b->opt.leads != NULL ? b->opt.leads(b->opt.arg) : GS_LEADER_YES;
-}
-
-static struct gs_moment now_of(const struct gs_binder *b)
-{
-    return (struct gs_moment){.unix_ns = (int64_t)gs_clock_real_ns(gs_loop_clock(b->loop)),
-                              .mono_ms = gs_loop_now_ms(b->loop)};
 }
 
 /* Lock annotations of the vendors that are served: HAMi's common one first, then others. */
@@ -62,9 +55,7 @@ static void free_op(struct gs_bind_op *op)
     gs_loop_task_cancel(b->loop, &op->tell);
     gs_kube_client_cancel(b->client, op->ticket);
     gs_lock_cancel(op->lock);
-    *op->prev = op->next;
-    if (op->next != NULL)
-        op->next->prev = op->prev;
+    GS_LIST_REMOVE(&b->ops, op, all);
     if (gs_map_find(&b->by_uid, op->what.uid) == op)
         (void)gs_map_remove(&b->by_uid, op->what.uid);
     b->stats.under_way--;
@@ -76,8 +67,8 @@ struct gs_binder *gs_binder_free(struct gs_binder *b)
 {
     if (b == NULL)
         return NULL;
-    while (b->ops != NULL)
-        free_op(b->ops);
+    while (b->ops.first != NULL)
+        free_op(b->ops.first);
     gs_bind_free_nodes(b);
     gs_map_fini(&b->nodes);
     gs_map_fini(&b->by_uid);
@@ -181,10 +172,11 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
         return gs_err_set(err, -EEXIST, "pod is bound already");
     if (pod.meta.deletion_us != GS_KUBE_NO_TIME)
         return gs_err_set(err, -ESTALE, "pod is being deleted");
-    rc = gs_filter_reserve(
-        &(struct gs_filter_env){
-            .books = b->books, .conf = b->opt.filter, .now = now_of(b), .arena = &op->arena},
-        &placed, pod.priority, op->what.node, err);
+    rc = gs_filter_reserve(&(struct gs_filter_env){.books = b->books,
+                                                   .conf = b->opt.filter,
+                                                   .now = gs_moment_now(b->loop),
+                                                   .arena = &op->arena},
+                           &placed, pod.priority, op->what.node, err);
     if (rc == -ENODATA) {
         op->is_plain = true;
         return 0;
@@ -252,7 +244,7 @@ static void begin(struct gs_bind_op *op)
 
 void gs_binder_go(struct gs_binder *b)
 {
-    for (struct gs_bind_op *op = b->ops; op != NULL; op = op->next)
+    for (struct gs_bind_op *op = b->ops.first; op != NULL; op = op->all.next)
         if (op->step == GS_BIND_GATED && op->error == NULL)
             read_pod(op);
 }
@@ -287,11 +279,7 @@ static int new_op(struct gs_binder *b, const struct gs_extender_binding *binding
         free(op);
         return -ENOMEM;
     }
-    op->prev = &b->ops;
-    op->next = b->ops;
-    if (op->next != NULL)
-        op->next->prev = &op->next;
-    b->ops = op;
+    GS_LIST_PUSH(&b->ops, op, all);
     b->stats.under_way++;
     *ret = op;
     return 0;
@@ -317,6 +305,6 @@ void gs_binder_stats(const struct gs_binder *b, struct gs_binder_stats *ret)
 {
     *ret = b->stats;
     ret->waiting = 0;
-    for (const struct gs_bind_op *op = b->ops; op != NULL; op = op->next)
+    for (const struct gs_bind_op *op = b->ops.first; op != NULL; op = op->all.next)
         ret->waiting += op->step >= GS_BIND_QUEUED && op->step <= GS_BIND_WAITING;
 }

@@ -6,6 +6,7 @@
 #include "base/map.h"
 #include "control/bind.h"
 #include "control/lock.h"
+#include "core/list.h"
 #include "net/loop.h"
 
 /** Distinct lock annotations of all vendors. */
@@ -25,11 +26,11 @@ struct gs_bind_node {
     bool is_there;
     bool needs_lock;
     struct gs_bind_seen seen[GS_BIND_LOCKS];
-    char version[24];                                /**< as it was last seen */
-    struct gs_bind_node *locked_next, **locked_prev; /**< those locked for a pod; NULL: not */
-    struct gs_bind_op *first, **last; /**< those that want its lock, in the order they came */
-    struct gs_loop_task lead;         /**< the first of them is to go on */
-    struct gs_lock_op *sweep;         /**< giving back the lock of a pod that is gone */
+    char version[24];                    /**< as it was last seen */
+    GS_LINK(struct gs_bind_node) locked; /**< while the first of its locks is not free */
+    GS_LIST(struct gs_bind_op) queue;    /**< those that want its lock, in the order they came */
+    struct gs_loop_task lead;            /**< the first of them is to go on */
+    struct gs_lock_op *sweep;            /**< giving back the lock of a pod that is gone */
     struct gs_binder *binder;
     char name_text[];
 };
@@ -47,10 +48,10 @@ enum gs_bind_step {
 
 struct gs_bind_op {
     struct gs_binder *binder;
-    struct gs_bind_op *next, **prev; /**< of all that are under way */
-    struct gs_bind_op *next_waiting; /**< of its node */
-    struct gs_bind_node *node;       /**< in whose queue it is */
-    struct gs_arena arena;           /**< everything below that is text */
+    GS_LINK(struct gs_bind_op) all;    /**< in the binder's `ops` */
+    GS_LINK(struct gs_bind_op) queued; /**< in the node's `queue` */
+    struct gs_bind_node *node;         /**< in whose queue it is */
+    struct gs_arena arena;             /**< everything below that is text */
     struct gs_extender_binding what;
     struct gs_pairs annotations;
     enum gs_bind_step step;
@@ -80,9 +81,9 @@ struct gs_binder {
     struct gs_binder_opt opt;
     struct gs_str lock_key[GS_BIND_LOCKS]; /**< the first is GS_NAME_LOCK */
     uint32_t n_locks;
-    struct gs_map nodes, by_uid; /**< by_uid: the latest bind of a pod */
-    struct gs_bind_node *locked;
-    struct gs_bind_op *ops;
+    struct gs_map nodes, by_uid;         /**< by_uid: the latest bind of a pod */
+    GS_LIST(struct gs_bind_node) locked; /**< nodes that are locked for a pod */
+    GS_LIST(struct gs_bind_op) ops;      /**< all that are under way */
     struct gs_binder_stats stats;
 };
 

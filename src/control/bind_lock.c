@@ -19,14 +19,18 @@ static void try_lock(struct gs_bind_op *op);
 
 /* ---- nodes ---- */
 
+/* For a pod, by the lock that names one. */
+static bool is_locked(const struct gs_bind_node *node)
+{
+    return node->seen[0].text != NULL;
+}
+
 static void free_node(struct gs_bind_node *node)
 {
     gs_loop_task_cancel(node->binder->loop, &node->lead);
     gs_lock_cancel(node->sweep);
-    if (node->locked_prev != NULL)
-        *node->locked_prev = node->locked_next;
-    if (node->locked_next != NULL)
-        node->locked_next->locked_prev = node->locked_prev;
+    if (is_locked(node))
+        GS_LIST_REMOVE(&node->binder->locked, node, locked);
     for (uint32_t k = 0; k < GS_BIND_LOCKS; k++)
         free(node->seen[k].text);
     free(node);
@@ -43,7 +47,7 @@ void gs_bind_free_nodes(struct gs_binder *b)
 
 static void drop_if_unused(struct gs_bind_node *node)
 {
-    if (node->is_there || node->first != NULL || node->sweep != NULL)
+    if (node->is_there || node->queue.first != NULL || node->sweep != NULL)
         return;
     (void)gs_map_remove(&node->binder->nodes, node->name);
     free_node(node);
@@ -62,37 +66,12 @@ static struct gs_bind_node *node_of(struct gs_binder *b, struct gs_str name)
     node->binder = b;
     text = node->name_text;
     node->name = gs_str_keep(name, &text);
-    node->last = &node->first;
     node->needs_lock = true; /* until the node says otherwise */
     if (gs_map_set(&b->nodes, node->name, node) < 0) {
         free(node);
         return NULL;
     }
     return node;
-}
-
-static void unlist_locked(struct gs_bind_node *node)
-{
-    if (node->locked_prev == NULL)
-        return;
-    *node->locked_prev = node->locked_next;
-    if (node->locked_next != NULL)
-        node->locked_next->locked_prev = node->locked_prev;
-    node->locked_next = NULL;
-    node->locked_prev = NULL;
-}
-
-static void list_locked(struct gs_bind_node *node)
-{
-    struct gs_binder *b = node->binder;
-
-    if (node->locked_prev != NULL)
-        return;
-    node->locked_next = b->locked;
-    if (node->locked_next != NULL)
-        node->locked_next->locked_prev = &node->locked_next;
-    node->locked_prev = &b->locked;
-    b->locked = node;
 }
 
 /* Is the value one that this bind could not take at once? */
@@ -108,19 +87,17 @@ static bool is_others(const struct gs_bind_op *op, uint32_t k)
 static void see(struct gs_bind_node *node, uint32_t k, const struct gs_str *value)
 {
     struct gs_bind_seen *seen = &node->seen[k];
-    bool is_free = value == NULL || value->n == 0;
+    bool is_free = value == NULL || value->n == 0, was_locked = is_locked(node);
 
     if (!is_free && seen->text != NULL && gs_str_eq_c(*value, seen->text))
         return;
     free(seen->text);
     seen->text = is_free ? NULL : strndup(value->p, value->n); /* no memory: taken for free */
     seen->since_ms = gs_loop_now_ms(node->binder->loop);
-    if (k > 0)
-        return;
-    if (seen->text != NULL)
-        list_locked(node);
-    else
-        unlist_locked(node);
+    if (was_locked && !is_locked(node))
+        GS_LIST_REMOVE(&node->binder->locked, node, locked);
+    else if (!was_locked && is_locked(node))
+        GS_LIST_PUSH(&node->binder->locked, node, locked);
 }
 
 void gs_binder_saw_node(struct gs_binder *b, const struct gs_node_view *view, struct gs_str version)
@@ -136,9 +113,9 @@ void gs_binder_saw_node(struct gs_binder *b, const struct gs_node_view *view, st
     node->needs_lock = identity == NULL || !gs_str_eq_c(*identity, GS_NAME_IDENTITY_PRESTART);
     for (uint32_t k = 0; k < b->n_locks; k++)
         see(node, k, gs_pairs_find(view->annotations, b->lock_key[k]));
-    if (node->first != NULL && node->first->step == GS_BIND_WAITING &&
-        !is_others(node->first, node->first->trying))
-        try_lock(node->first);
+    if (node->queue.first != NULL && node->queue.first->step == GS_BIND_WAITING &&
+        !is_others(node->queue.first, node->queue.first->trying))
+        try_lock(node->queue.first);
 }
 
 void gs_binder_node_gone(struct gs_binder *b, struct gs_str name)
@@ -151,8 +128,8 @@ void gs_binder_node_gone(struct gs_binder *b, struct gs_str name)
     node->version[0] = '\0';
     for (uint32_t k = 0; k < b->n_locks; k++)
         see(node, k, NULL);
-    if (node->first != NULL && node->first->step == GS_BIND_WAITING)
-        try_lock(node->first); /* it will hear that there is no such node */
+    if (node->queue.first != NULL && node->queue.first->step == GS_BIND_WAITING)
+        try_lock(node->queue.first); /* it will hear that there is no such node */
     drop_if_unused(node);
 }
 
@@ -191,15 +168,16 @@ void gs_binder_pod_gone(struct gs_binder *b, struct gs_str ns, struct gs_str pod
 {
     struct gs_bind_node *next;
 
-    for (struct gs_bind_node *node = b->locked; node != NULL; node = next) {
+    for (struct gs_bind_node *node = b->locked.first; node != NULL; node = next) {
         struct gs_str value = gs_str_of(node->seen[0].text);
 
-        next = node->locked_next;
+        next = node->locked.next;
         if (gs_lock_look(&value, ns, pod, 0, INT64_MAX).state != GS_LOCK_OURS)
             continue;
-        if (node->first != NULL && node->first->step == GS_BIND_WAITING)
-            try_lock(node->first);
-        else if (node->first == NULL && node->sweep == NULL && gs_bind_leads(b) == GS_LEADER_YES &&
+        if (node->queue.first != NULL && node->queue.first->step == GS_BIND_WAITING)
+            try_lock(node->queue.first);
+        else if (node->queue.first == NULL && node->sweep == NULL &&
+                 gs_bind_leads(b) == GS_LEADER_YES &&
                  gs_lock_give(b->client,
                               &(struct gs_lock_want){.node = node->name, .ns = ns, .pod = pod},
                               on_swept, node, &node->sweep, NULL) < 0)
@@ -311,7 +289,7 @@ static void try_lock(struct gs_bind_op *op)
 static void on_lead(void *user)
 {
     struct gs_bind_node *node = user;
-    struct gs_bind_op *op = node->first;
+    struct gs_bind_op *op = node->queue.first;
 
     if (op == NULL) {
         drop_if_unused(node);
@@ -372,29 +350,22 @@ void gs_bind_lock(struct gs_bind_op *op)
     op->give_up_ms = gs_loop_now_ms(b->loop) + b->opt.lock_retry_ms;
     gs_books_prolong(b->books, op->what.uid, op->give_up_ms + SETTLE_MS);
     op->node = node;
-    *node->last = op;
-    node->last = &op->next_waiting;
+    GS_LIST_APPEND(&node->queue, op, queued);
     gs_loop_timer_in(b->loop, &op->timer, (uint64_t)b->opt.lock_retry_ms + 1, on_give_up, op);
-    if (node->first == op)
+    if (node->queue.first == op)
         gs_loop_defer(b->loop, &node->lead, on_lead, node);
 }
 
 void gs_bind_leave(struct gs_bind_op *op)
 {
     struct gs_bind_node *node = op->node;
-    struct gs_bind_op **at;
     bool was_first;
 
     if (node == NULL)
         return;
-    was_first = node->first == op;
-    for (at = &node->first; *at != op; at = &(*at)->next_waiting) {
-    }
-    *at = op->next_waiting;
-    if (node->last == &op->next_waiting)
-        node->last = at;
+    was_first = node->queue.first == op;
+    GS_LIST_REMOVE(&node->queue, op, queued);
     op->node = NULL;
-    op->next_waiting = NULL;
     if (was_first) /* from the loop: one failing after the other would go deep */
         gs_loop_defer(node->binder->loop, &node->lead, on_lead, node);
 }

@@ -107,7 +107,7 @@ struct gs_books_node_entry *gs_books_node_entry(struct gs_books *books, struct g
 
 void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_entry *node)
 {
-    if (node == NULL || node->is_there || node->pods.n > 0)
+    if (node == NULL || node->is_there || node->n_pods > 0)
         return;
     gs_books_unmark(books, node);
     (void)gs_map_remove(&books->nodes, node->node.name);

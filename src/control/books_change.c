@@ -9,21 +9,6 @@ const struct gs_books_node_entry *gs_books_entry_of(const struct gs_node *node)
                                                                        node));
 }
 
-/* Out of the order of changes. */
-static void unlink_change(struct gs_books *books, struct gs_books_node_entry *node)
-{
-    if (node->changed == 0)
-        return;
-    if (node->newer != NULL)
-        node->newer->older = node->older;
-    else
-        books->newest = node->older;
-    if (node->older != NULL)
-        node->older->newer = node->newer;
-    node->newer = node->older = NULL;
-    node->changed = 0;
-}
-
 void gs_books_mark_dirty(struct gs_books *books, struct gs_books_node_entry *node)
 {
     if (node == NULL || node->is_dirty)
@@ -38,19 +23,18 @@ void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node)
     if (node == NULL)
         return;
     gs_books_mark_dirty(books, node);
-    unlink_change(books, node);
+    if (node->changed != 0)
+        GS_LIST_REMOVE(&books->changes, node, change);
     node->changed = ++books->change;
-    node->older = books->newest;
-    if (node->older != NULL)
-        node->older->newer = node;
-    books->newest = node;
+    GS_LIST_APPEND(&books->changes, node, change);
 }
 
 void gs_books_unmark(struct gs_books *books, struct gs_books_node_entry *node)
 {
     struct gs_books_node_entry **at = &books->dirty;
 
-    unlink_change(books, node);
+    if (node->changed != 0)
+        GS_LIST_REMOVE(&books->changes, node, change);
     if (!node->is_dirty)
         return;
     while (*at != node)
@@ -69,7 +53,7 @@ static const struct gs_node *settle(struct gs_books *books, const struct gs_book
                                     uint64_t until, uint64_t *ret_change)
 {
     while (node != NULL && node->node.n_dev == 0)
-        node = node->newer;
+        node = node->change.next;
     if (node == NULL || node->changed > until)
         return NULL;
     *ret_change = node->changed;
@@ -79,9 +63,9 @@ static const struct gs_node *settle(struct gs_books *books, const struct gs_book
 const struct gs_node *gs_books_changed(struct gs_books *books, uint64_t since, uint64_t until,
                                        uint64_t *ret_change)
 {
-    const struct gs_books_node_entry *node = books->newest, *first = NULL;
+    const struct gs_books_node_entry *node = books->changes.last, *first = NULL;
 
-    for (; node != NULL && node->changed > since; node = node->older)
+    for (; node != NULL && node->changed > since; node = node->change.prev)
         first = node;
     return settle(books, first, until, ret_change);
 }
@@ -89,7 +73,7 @@ const struct gs_node *gs_books_changed(struct gs_books *books, uint64_t since, u
 const struct gs_node *gs_books_changed_next(struct gs_books *books, const struct gs_node *node,
                                             uint64_t until, uint64_t *ret_change)
 {
-    return settle(books, gs_books_entry_of(node)->newer, until, ret_change);
+    return settle(books, gs_books_entry_of(node)->change.next, until, ret_change);
 }
 
 uint64_t gs_books_quota_change(const struct gs_books *books, struct gs_str ns)

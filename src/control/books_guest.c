@@ -34,7 +34,7 @@ static size_t add_stakes(const struct gs_books *books, const struct gs_books_nod
     uint32_t guest = 0;
     size_t n = 0;
 
-    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next) {
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->on_node.next) {
         if (!gs_books_is_counted(books, p))
             continue;
         for (uint32_t i = 0; i < p->n_shares; i++) {
@@ -59,7 +59,7 @@ bool gs_books_lowest_on(const struct gs_books *books, struct gs_str name, int32_
     bool is_there = false;
 
     for (const struct gs_books_pod_entry *p = node != NULL ? node->pods.first : NULL; p != NULL;
-         p = p->node_next)
+         p = p->on_node.next)
         if (gs_books_may_go(p) && (!is_there || p->priority < *ret)) {
             is_there = true;
             *ret = p->priority;
@@ -78,7 +78,7 @@ size_t gs_books_instances(const struct gs_node *node, size_t dev, struct gs_book
     const struct gs_books_node_entry *entry = gs_books_entry_of(node);
     size_t n = 0;
 
-    for (const struct gs_books_pod_entry *p = entry->pods.first; p != NULL; p = p->node_next)
+    for (const struct gs_books_pod_entry *p = entry->pods.first; p != NULL; p = p->on_node.next)
         for (uint32_t i = 0; i < p->n_shares && n < cap; i++) {
             size_t k = 0;
 
@@ -103,14 +103,14 @@ int gs_books_guests(struct gs_books *books, struct gs_str name, struct gs_arena 
 
     if (gs_books_node(books, name) == NULL)
         return -ENOENT;
-    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next)
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->on_node.next)
         n_shares += p->n_shares;
-    guest = GS_ARENA_ARRAY(arena, node->pods.n, struct gs_books_guest);
+    guest = GS_ARENA_ARRAY(arena, node->n_pods, struct gs_books_guest);
     stake = GS_ARENA_ARRAY(arena, n_shares, struct gs_books_stake);
     is_shut = GS_ARENA_ARRAY(arena, node->node.n_dev, bool);
     if (guest == NULL || stake == NULL || is_shut == NULL)
         return -ENOMEM;
-    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next)
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->on_node.next)
         if (gs_books_is_counted(books, p))
             add_guest(p, &guest[n++]);
     for (const struct gs_books_part *part = node->part; part != NULL; part = part->next)

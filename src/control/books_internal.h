@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "control/books.h"
 #include "control/untracked.h"
+#include "core/list.h"
 #include "model/collapse.h"
 
 /** Part of a device that a pod holds or has been promised. */
@@ -36,18 +37,12 @@ struct gs_books_part {
     struct gs_group group;
 };
 
-/** The pods under a name. */
-struct gs_books_list {
-    struct gs_books_pod_entry *first;
-    size_t n;
-};
-
+/** A pod that holds something. One block with all its text and its shares. */
 struct gs_books_pod_entry {
-    char *text; /**< owns every string below, and the shares */
     struct gs_str uid, ns, name;
-    struct gs_books_node_entry *node; /**< NULL: holds nothing */
+    struct gs_books_node_entry *node;
     struct gs_books_ns_entry *in_ns;
-    struct gs_books_pod_entry *node_prev, *node_next;
+    GS_LINK(struct gs_books_pod_entry) on_node; /**< in the node's `pods` */
     struct gs_books_share *share;
     uint32_t n_shares;
     uint32_t *tag; /**< [n policies] or NULL */
@@ -62,7 +57,7 @@ struct gs_books_pod_entry {
     struct gs_pairs labels;
     int64_t until_ms;            /**< end of the lease; of a leftover: 0 while its node names it */
     struct gs_pairs annotations; /**< of a reservation: what its Binding carries */
-    struct gs_books_pod_entry *lease_prev, *lease_next; /**< of all that may expire */
+    GS_LINK(struct gs_books_pod_entry) lease; /**< in the books' `leased`, if it may expire */
 };
 
 struct gs_books_node_entry {
@@ -73,7 +68,8 @@ struct gs_books_node_entry {
     struct gs_room *room;
     struct gs_tenant *tenant;
     size_t cap_tenants;
-    struct gs_books_list pods;
+    GS_LIST(struct gs_books_pod_entry) pods;
+    size_t n_pods;
     struct gs_arena notes_arena;
     struct gs_untracked notes; /**< what the node says beside its devices; in the arena */
     uint64_t refused_ask;      /**< of gs_books_note_refusal(), by this use; 0: none */
@@ -82,8 +78,8 @@ struct gs_books_node_entry {
     bool is_there; /**< the API server has it */
     bool is_dirty;
     struct gs_books_node_entry *next_dirty;
-    uint64_t changed; /**< the books' count when this node changed last; 0: in no list */
-    struct gs_books_node_entry *newer, *older; /**< in the order of the last changes */
+    uint64_t changed; /**< the books' count when this node changed last; 0: not yet */
+    GS_LINK(struct gs_books_node_entry) change; /**< in the books' `changes`, if it has changed */
     char name_text[];
 };
 
@@ -112,13 +108,13 @@ struct gs_books {
     int32_t lowest;                        /**< priority of a bound pod; valid while n_lowest > 0 */
     size_t n_lowest, n_bound;
     struct gs_books_node_entry *dirty;
-    uint64_t change;                    /**< changes so far, of nodes and of quotas */
-    struct gs_books_node_entry *newest; /**< the node that changed last */
+    uint64_t change;                             /**< changes so far, of nodes and of quotas */
+    GS_LIST(struct gs_books_node_entry) changes; /**< nodes by their last change, oldest first */
     struct gs_books_node_entry *
         *by_name; /**< nodes with devices, sorted; valid while !is_unsorted */
     size_t n_by_name, cap_by_name;
     bool is_unsorted;
-    struct gs_books_pod_entry *leased; /**< what may expire */
+    GS_LIST(struct gs_books_pod_entry) leased; /**< what may expire */
     size_t n_devices, n_reservations;
     struct gs_arena scratch;
 };

@@ -56,25 +56,15 @@ bool gs_books_has_below(struct gs_books *books, int32_t priority)
 
 static void link_to_node(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
-    struct gs_books_list *list = &pod->node->pods;
-
-    pod->node_next = list->first;
-    if (pod->node_next != NULL)
-        pod->node_next->node_prev = pod;
-    list->first = pod;
-    list->n++;
+    GS_LIST_PUSH(&pod->node->pods, pod, on_node);
+    pod->node->n_pods++;
     gs_books_mark(books, pod->node);
 }
 
 static void unlink_from_node(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
-    if (pod->node_prev != NULL)
-        pod->node_prev->node_next = pod->node_next;
-    else
-        pod->node->pods.first = pod->node_next;
-    if (pod->node_next != NULL)
-        pod->node_next->node_prev = pod->node_prev;
-    pod->node->pods.n--;
+    GS_LIST_REMOVE(&pod->node->pods, pod, on_node);
+    pod->node->n_pods--;
     gs_books_mark(books, pod->node);
     gs_books_drop_node_if_unused(books, pod->node);
 }
@@ -102,21 +92,13 @@ static void count_in_ns(struct gs_books *books, const struct gs_books_pod_entry 
 
 static void link_lease(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
-    pod->lease_next = books->leased;
-    if (pod->lease_next != NULL)
-        pod->lease_next->lease_prev = pod;
-    books->leased = pod;
+    GS_LIST_PUSH(&books->leased, pod, lease);
     books->n_reservations += pod->is_reservation;
 }
 
 static void unlink_lease(struct gs_books *books, struct gs_books_pod_entry *pod)
 {
-    if (pod->lease_prev != NULL)
-        pod->lease_prev->lease_next = pod->lease_next;
-    else
-        books->leased = pod->lease_next;
-    if (pod->lease_next != NULL)
-        pod->lease_next->lease_prev = pod->lease_prev;
+    GS_LIST_REMOVE(&books->leased, pod, lease);
     books->n_reservations -= pod->is_reservation;
 }
 
@@ -355,7 +337,7 @@ int gs_books_count_leftovers(struct gs_books *books, struct gs_books_node_entry 
     int first = 0;
 
     for (struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = next) {
-        next = p->node_next;
+        next = p->on_node.next;
         if (p->is_leftover && p->until_ms == 0 && named(node, p->uid) == NULL)
             drop(books, p);
     }
@@ -575,11 +557,11 @@ void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_m
 
 size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t heard_ms)
 {
-    struct gs_books_pod_entry *pod = books->leased, *next;
+    struct gs_books_pod_entry *pod = books->leased.first, *next;
     size_t expired = 0;
 
     for (; pod != NULL; pod = next) {
-        next = pod->lease_next;
+        next = pod->lease.next;
         if (pod->is_pinned ||
             pod->until_ms > (pod->is_sent && heard_ms < now_ms ? heard_ms : now_ms))
             continue;
@@ -591,10 +573,10 @@ size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t heard_ms)
 
 void gs_books_void(struct gs_books *books)
 {
-    struct gs_books_pod_entry *pod = books->leased, *next;
+    struct gs_books_pod_entry *pod = books->leased.first, *next;
 
     for (; pod != NULL; pod = next) {
-        next = pod->lease_next;
+        next = pod->lease.next;
         if (!pod->is_pinned && !pod->is_leftover)
             drop(books, pod);
     }

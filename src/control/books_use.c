@@ -42,7 +42,7 @@ static size_t find_devices(struct gs_books *books, struct gs_books_node_entry *n
 {
     size_t n = 0;
 
-    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next) {
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->on_node.next) {
         bool counts = gs_books_is_counted(books, p);
 
         for (uint32_t i = 0; i < p->n_shares; i++) {
@@ -120,7 +120,7 @@ int gs_books_derive(struct gs_books *books, struct gs_books_node_entry *node)
     if (make_room(node, find_devices(books, node)) < 0)
         return -ENOMEM;
     lay_out(node);
-    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->node_next)
+    for (const struct gs_books_pod_entry *p = node->pods.first; p != NULL; p = p->on_node.next)
         add_tenants(books, node, p);
     for (const struct gs_books_part *part = node->part; part != NULL; part = part->next) {
         const struct gs_policy *policy = books->policies->at[part->policy];

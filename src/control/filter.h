@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "control/books.h"
+#include "control/moment.h"
 #include "core/cleanup.h"
 #include "core/str.h"
 
@@ -18,12 +19,6 @@ struct gs_filter_conf {
     struct gs_str device_policy, node_policy; /**< where the pod names none: "spread", "binpack" */
     bool leaves_node_choice; /**< answer with every node that fits, reserve at bind (nodeChoice) */
     int64_t lease_ms;        /**< of a reservation */
-};
-
-/** The moment of a call, in both counts. */
-struct gs_moment {
-    int64_t unix_ns;
-    int64_t mono_ms; /**< for leases */
 };
 
 enum gs_filter_outcome {

@@ -66,9 +66,7 @@ static void free_want(struct gs_preempt_want *w)
     gs_loop_timer_cancel(p->loop, &w->timer);
     gs_loop_task_cancel(p->loop, &w->task);
     gs_preempt_drop_case(w);
-    *w->prev = w->next;
-    if (w->next != NULL)
-        w->next->prev = w->prev;
+    GS_LIST_REMOVE(&p->all, w, link);
     gs_arena_fini(&w->made);
     free(w);
 }
@@ -380,11 +378,7 @@ static struct gs_preempt_want *new_want(struct gs_preempt *p, const struct gs_fi
         free(w);
         return NULL;
     }
-    w->prev = &p->all;
-    w->next = p->all;
-    if (w->next != NULL)
-        w->next->prev = &w->next;
-    p->all = w;
+    GS_LIST_PUSH(&p->all, w, link);
     return w;
 }
 
@@ -468,8 +462,8 @@ struct gs_preempt *gs_preempt_free(struct gs_preempt *p)
 {
     if (p == NULL)
         return NULL;
-    while (p->all != NULL)
-        free_want(p->all);
+    while (p->all.first != NULL)
+        free_want(p->all.first);
     gs_map_fini(&p->wants);
     gs_map_fini(&p->asked);
     gs_budgets_free(p->budgets);

@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "control/budgets.h"
 #include "control/preempt.h"
+#include "core/list.h"
 #include "net/loop.h"
 
 #define GS_PREEMPT_AVOIDED_MAX  8
@@ -38,7 +39,7 @@ struct gs_preempt_case;
 /** A pod that wants others to leave. Its text is behind it. */
 struct gs_preempt_want {
     struct gs_preempt *p;
-    struct gs_preempt_want *next, **prev; /* of all, also those over whose answer is awaited */
+    GS_LINK(struct gs_preempt_want) link; /* in `all` */
     struct gs_str uid, ns, name;
     int32_t priority;
     enum gs_preempt_step step;
@@ -64,8 +65,8 @@ struct gs_preempt {
     struct gs_books *books;
     struct gs_preempt_opt opt;
     struct gs_budgets *budgets;
-    struct gs_map wants, asked; /* by UID: of pods that want, of victims (the want) */
-    struct gs_preempt_want *all;
+    struct gs_map wants, asked;          /* by UID: of pods that want, of victims (the want) */
+    GS_LIST(struct gs_preempt_want) all; /* also those over whose answer is awaited */
     struct gs_preempt_stats stats;
 };
 

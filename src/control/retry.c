@@ -10,6 +10,7 @@
 #include "control/convert.h"
 #include "control/nudge.h"
 #include "core/hash.h"
+#include "core/list.h"
 #include "kube/json.h"
 #include "kube/view.h"
 #include "model/place.h"
@@ -32,7 +33,7 @@
 
 /** A pod that waits. Its text is behind it. */
 struct wait {
-    struct wait *next, *prev; /* more important ones first, then who came first */
+    GS_LINK(struct wait) link;
     struct gs_str uid, ns, name, pod;
     size_t bytes;
     int32_t priority;
@@ -50,11 +51,11 @@ struct gs_retry {
     struct gs_books *books;
     struct gs_retry_opt opt;
     struct gs_map by_uid;
-    struct wait *first, *last;
-    struct wait *at; /* of the look that is under way; NULL: none is */
-    uint64_t until;  /* it looks at changes up to this one */
-    uint64_t known;  /* the books' count at the last tick */
-    size_t n_nudges; /* of this look */
+    GS_LIST(struct wait) waits; /* more important ones first, then who came first */
+    struct wait *at;            /* of the look that is under way; NULL: none is */
+    uint64_t until;             /* it looks at changes up to this one */
+    uint64_t known;             /* the books' count at the last tick */
+    size_t n_nudges;            /* of this look */
     struct gs_loop_timer tick;
     struct gs_loop_task go;
     struct gs_retry_stats stats;
@@ -95,35 +96,19 @@ static void take_names(struct wait *w, yyjson_val *names)
 
 static void link_wait(struct gs_retry *r, struct wait *w)
 {
-    struct wait *before = r->last;
+    struct wait *before = r->waits.last;
 
     while (before != NULL && before->priority < w->priority)
-        before = before->prev;
-    w->prev = before;
-    w->next = before != NULL ? before->next : r->first;
-    if (w->prev != NULL)
-        w->prev->next = w;
-    else
-        r->first = w;
-    if (w->next != NULL)
-        w->next->prev = w;
-    else
-        r->last = w;
+        before = before->link.prev;
+    GS_LIST_INSERT(&r->waits, before, w, link);
     r->stats.bytes += w->bytes;
 }
 
 static void unlink_wait(struct gs_retry *r, struct wait *w)
 {
     if (r->at == w)
-        r->at = w->next;
-    if (w->prev != NULL)
-        w->prev->next = w->next;
-    else
-        r->first = w->next;
-    if (w->next != NULL)
-        w->next->prev = w->prev;
-    else
-        r->last = w->prev;
+        r->at = w->link.next;
+    GS_LIST_REMOVE(&r->waits, w, link);
     r->stats.bytes -= w->bytes;
 }
 
@@ -366,7 +351,7 @@ static void on_go(void *user)
     while (r->at != NULL && budget > 0 && r->n_nudges < NUDGES_MAX) {
         if (!look_at(r, r->at, &budget))
             break;
-        r->at = r->at->next;
+        r->at = r->at->link.next;
     }
     if (r->n_nudges >= NUDGES_MAX)
         r->at = NULL;
@@ -387,7 +372,7 @@ static void on_tick(void *user)
         return;
     r->until = known;
     r->n_nudges = 0;
-    r->at = r->first;
+    r->at = r->waits.first;
     gs_loop_defer(r->loop, &r->go, on_go, r);
 }
 
@@ -416,8 +401,8 @@ struct gs_retry *gs_retry_free(struct gs_retry *r)
         return NULL;
     gs_loop_timer_cancel(r->loop, &r->tick);
     gs_loop_task_cancel(r->loop, &r->go);
-    while (r->first != NULL)
-        drop(r, r->first);
+    while (r->waits.first != NULL)
+        drop(r, r->waits.first);
     gs_map_fini(&r->by_uid);
     free(r);
     return NULL;

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "core/list.h"
 #include "kube/answer.h"
 #include "kube/auth.h"
 #include "kube/config.h"
@@ -33,7 +34,7 @@ enum state {
 
 struct request {
     struct gs_kube_client *client;
-    struct request *next, **prev; /**< in client->requests, oldest first */
+    GS_LINK(struct request) link; /**< in client->requests */
     uint64_t ticket;
     enum state state;
     enum gs_kube_verb verb;
@@ -53,7 +54,7 @@ struct gs_kube_client {
     struct gs_loop *loop;
     struct gs_http_client *http;
     struct gs_kube_auth *auth;
-    struct request *requests, **last;
+    GS_LIST(struct request) requests; /**< oldest first */
     struct gs_loop_task pump;
     const char *headers[HEADERS_MAX];
     size_t n_headers;
@@ -86,11 +87,7 @@ static void request_free(struct request *r)
         gs_http_client_cancel(r->call);
     if (r->state == STATE_RUNNING && !r->is_stream)
         client->stats.in_flight--;
-    *r->prev = r->next;
-    if (r->next)
-        r->next->prev = r->prev;
-    else
-        client->last = r->prev;
+    GS_LIST_REMOVE(&client->requests, r, link);
     gs_buf_fini(&r->url);
     gs_buf_fini(&r->body);
     free(r);
@@ -272,7 +269,7 @@ static struct request *startable(const struct gs_kube_client *client, uint64_t u
 {
     bool has_room = client->stats.in_flight < client->max_in_flight;
 
-    for (struct request *r = client->requests; r; r = r->next)
+    for (struct request *r = client->requests.first; r; r = r->link.next)
         if (r->state == STATE_QUEUED && r->ticket <= upto && (has_room || r->is_stream))
             return r;
     return NULL;
@@ -306,7 +303,7 @@ static void on_auth(void *arg, int rc, const struct gs_err *err)
         return;
     }
     do {
-        for (r = client->requests; r; r = r->next)
+        for (r = client->requests.first; r; r = r->link.next)
             if (r->state == STATE_QUEUED && r->ticket <= upto)
                 break;
         if (r)
@@ -388,7 +385,6 @@ int gs_kube_client_new(struct gs_kube_config *config_take, struct gs_loop *loop,
     opt = opt ? opt : &none;
     client->config = *config_take;
     client->loop = loop;
-    client->last = &client->requests;
     client->timeout_ms = opt->timeout_ms ? opt->timeout_ms : TIMEOUT_MS;
     client->try_ms = opt->try_ms ? opt->try_ms : TRY_MS;
     client->max_in_flight = opt->max_in_flight ? opt->max_in_flight : IN_FLIGHT;
@@ -414,8 +410,8 @@ struct gs_kube_client *gs_kube_client_free(struct gs_kube_client *client)
 {
     if (!client)
         return NULL;
-    while (client->requests)
-        request_free(client->requests);
+    while (client->requests.first)
+        request_free(client->requests.first);
     gs_loop_task_cancel(client->loop, &client->pump);
     gs_kube_auth_free(client->auth);
     gs_http_client_free(client->http);
@@ -464,9 +460,7 @@ static void add_request(struct request *r, uint64_t *ret_ticket)
 {
     struct gs_kube_client *client = r->client;
 
-    r->prev = client->last;
-    *client->last = r;
-    client->last = &r->next;
+    GS_LIST_APPEND(&client->requests, r, link);
     if (ret_ticket)
         *ret_ticket = r->ticket;
     enqueue(r);
@@ -510,7 +504,7 @@ int gs_kube_client_stream(struct gs_kube_client *client, const struct gs_kube_re
 
 void gs_kube_client_cancel(struct gs_kube_client *client, uint64_t ticket)
 {
-    for (struct request *r = client->requests; r; r = r->next)
+    for (struct request *r = client->requests.first; r; r = r->link.next)
         if (r->ticket == ticket) {
             request_free(r);
             pump_later(client);
@@ -522,7 +516,7 @@ void gs_kube_client_stats(const struct gs_kube_client *client, struct gs_kube_cl
 {
     *ret = client->stats;
     ret->waiting = 0;
-    for (const struct request *r = client->requests; r; r = r->next)
+    for (const struct request *r = client->requests.first; r; r = r->link.next)
         ret->waiting += r->state != STATE_RUNNING;
 }
 

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/map.h"
+#include "core/list.h"
 #include "kube/patch.h"
 #include "kube/stamp.h"
 #include "net/loop.h"
@@ -41,8 +42,8 @@ struct line {
 
 /* One thing remembered. All are in one table, the longest unused goes first. */
 struct entry {
-    struct entry *newer, *older; /**< by last use */
-    struct entry *next;          /**< in the queue of those to be sent */
+    GS_LINK(struct entry) used; /**< in the events' `used` */
+    struct entry *next;         /**< in the queue of those to be sent */
     char *key;
     size_t key_n;
     uint64_t used_ns;
@@ -68,7 +69,7 @@ struct gs_kube_events {
     struct gs_buf component, host;
     uint32_t burst, refill_s, remember, remember_s, max_waiting;
     struct gs_map map;
-    struct entry *newest, *oldest;
+    GS_LIST(struct entry) used; /**< that used last in front */
     struct line warnings, normals;
     uint32_t normal_burst, normal_per_s;
     uint32_t normals_left; /**< may be sent now */
@@ -95,25 +96,16 @@ static void entry_free(struct entry *e)
     free(e);
 }
 
-static void unlink_used(struct gs_kube_events *s, struct entry *e)
-{
-    *(e->newer ? &e->newer->older : &s->newest) = e->older;
-    *(e->older ? &e->older->newer : &s->oldest) = e->newer;
-    e->newer = e->older = NULL;
-}
-
 static void link_used(struct gs_kube_events *s, struct entry *e)
 {
     e->used_ns = gs_loop_now_ns(s->loop);
-    e->older = s->newest;
-    *(s->newest ? &s->newest->newer : &s->oldest) = e;
-    s->newest = e;
+    GS_LIST_PUSH(&s->used, e, used);
 }
 
 static void forget(struct gs_kube_events *s, struct entry *e)
 {
     (void)gs_map_remove(&s->map, (struct gs_str){e->key, e->key_n}); /* it is the entry itself */
-    unlink_used(s, e);
+    GS_LIST_REMOVE(&s->used, e, used);
     entry_free(e);
 }
 
@@ -121,10 +113,10 @@ static void forget(struct gs_kube_events *s, struct entry *e)
 static bool make_room(struct gs_kube_events *s)
 {
     uint64_t now = gs_loop_now_ns(s->loop), most = s->remember_s * GS_CLOCK_S;
-    struct entry *e = s->oldest, *newer;
+    struct entry *e = s->used.last, *newer;
 
     for (; e && (s->map.n >= s->remember || now - e->used_ns > most); e = newer) {
-        newer = e->newer;
+        newer = e->used.prev;
         if (!e->is_queued && !e->is_sent)
             forget(s, e);
     }
@@ -137,7 +129,7 @@ static struct entry *entry_of(struct gs_kube_events *s, enum kind kind, struct g
     struct entry *e = gs_map_find(&s->map, key);
 
     if (e) {
-        unlink_used(s, e);
+        GS_LIST_REMOVE(&s->used, e, used);
         link_used(s, e);
         return e;
     }

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "core/list.h"
 #include "net/header_line.h"
 #include "net/identity.h"
 #include "net/loop.h"
@@ -32,7 +33,7 @@ enum call_state {
 
 struct gs_http_call {
     struct gs_http_client *client;
-    struct gs_http_call *next, **prev; /**< in client->calls */
+    GS_LINK(struct gs_http_call) link; /**< in client->calls */
     enum call_state state;
     CURL *easy;
     struct curl_slist *headers, *connect_to; /**< borrowed by easy */
@@ -58,7 +59,7 @@ struct gs_http_client {
     struct gs_identity identity;
     struct gs_loop_timer timer; /**< libcurl's own */
     struct gs_loop_task task;   /**< starts what is queued, takes out what is cancelled */
-    struct gs_http_call *calls;
+    GS_LIST(struct gs_http_call) calls;
     bool in_curl; /**< a callback of libcurl may be running: its handles must not be touched */
     bool closing;
     struct gs_http_client_stats stats;
@@ -157,31 +158,22 @@ static void fill_answer(const struct gs_http_call *call, struct gs_http_answer *
 
 static void link_call(struct gs_http_client *client, struct gs_http_call *call)
 {
-    call->next = client->calls;
-    call->prev = &client->calls;
-    if (call->next)
-        call->next->prev = &call->next;
-    client->calls = call;
+    GS_LIST_PUSH(&client->calls, call, link);
     client->stats.active++;
 }
 
 static void unlink_call(struct gs_http_call *call)
 {
-    if (!call->prev)
-        return;
-    *call->prev = call->next;
-    if (call->next)
-        call->next->prev = call->prev;
-    call->prev = NULL;
+    GS_LIST_REMOVE(&call->client->calls, call, link);
     call->client->stats.active--;
 }
 
-static void free_call(struct gs_http_call *call)
+/** Of one that is in no list (any more). */
+static void free_unlinked(struct gs_http_call *call)
 {
     struct gs_http_client *client = call->client;
 
     gs_loop_timer_cancel(client->loop, &call->timer);
-    unlink_call(call);
     if (call->easy) {
         if (call->state != CALL_QUEUED)
             (void)curl_multi_remove_handle(client->multi, call->easy); /* ours: cannot fail */
@@ -192,6 +184,12 @@ static void free_call(struct gs_http_call *call)
     gs_buf_fini(&call->head);
     gs_buf_fini(&call->body);
     free(call);
+}
+
+static void free_call(struct gs_http_call *call)
+{
+    unlink_call(call);
+    free_unlinked(call);
 }
 
 /** Report and free; never inside libcurl. */
@@ -214,7 +212,7 @@ static void finish(struct gs_http_call *call, int rc, const char *error)
      */
     unlink_call(call);
     call->done(call->user, &answer);
-    free_call(call);
+    free_unlinked(call);
 }
 
 /** What libcurl has finished. */
@@ -275,10 +273,10 @@ static void on_ready(void *user, int fd, uint32_t events)
 static void on_task(void *user)
 {
     struct gs_http_client *client = user;
-    struct gs_http_call *call = client->calls;
+    struct gs_http_call *call = client->calls.first;
 
     while (call) {
-        struct gs_http_call *next = call->next;
+        struct gs_http_call *next = call->link.next;
         if (call->state == CALL_CANCELLED) {
             free_call(call);
         } else if (call->state == CALL_QUEUED) {
@@ -286,7 +284,7 @@ static void on_task(void *user)
             if (curl_multi_add_handle(client->multi, call->easy)) {
                 call->state = CALL_QUEUED;
                 finish(call, -ENOMEM, NULL);
-                next = client->calls;
+                next = client->calls.first;
             }
         }
         call = next;
@@ -568,7 +566,7 @@ int gs_http_client_start(struct gs_http_client *client, const struct gs_http_ask
     call->body_limit = ask->body_limit ? ask->body_limit : BODY_LIMIT;
     int rc = set_up(call, ask, err);
     if (rc < 0) {
-        free_call(call);
+        free_unlinked(call);
         return rc == -ENOMEM ? gs_err_set(err, rc, "out of memory") : rc;
     }
     link_call(client, call);
@@ -655,11 +653,11 @@ struct gs_http_client *gs_http_client_free(struct gs_http_client *client)
     if (!client)
         return NULL;
     client->closing = true;
-    while (client->calls) {
-        if (client->calls->state == CALL_CANCELLED)
-            free_call(client->calls);
+    while (client->calls.first) {
+        if (client->calls.first->state == CALL_CANCELLED)
+            free_call(client->calls.first);
         else
-            finish(client->calls, -ECANCELED, "the client is closing");
+            finish(client->calls.first, -ECANCELED, "the client is closing");
     }
     gs_loop_task_cancel(client->loop, &client->task);
     if (client->multi)

@@ -106,11 +106,7 @@ static void open_conn(struct gs_http_server *server, struct MHD_Connection *mhd,
     info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     gs_addr_put(info->client_addr, conn->peer_text, sizeof(conn->peer_text));
     conn->is_loopback = gs_addr_is_loopback(info->client_addr);
-    conn->next = server->conns;
-    conn->prev = &server->conns;
-    if (conn->next)
-        conn->next->prev = &conn->next;
-    server->conns = conn;
+    GS_LIST_PUSH(&server->conns, conn, link);
     server->stats.open++;
     if (server->tls.pair)
         ask_for_certificate(conn);
@@ -121,9 +117,7 @@ static void close_conn(struct gs_http_conn *conn)
 {
     struct gs_http_server *server = conn->server;
 
-    *conn->prev = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
+    GS_LIST_REMOVE(&server->conns, conn, link);
     server->stats.open--;
     gs_server_tls_pair_unref(conn->pair);
     gs_buf_fini(&conn->body);

@@ -135,7 +135,7 @@ static void sweep(void *user)
     struct gs_http_server *server = user;
     uint64_t now = gs_loop_now_ns(server->loop);
 
-    for (struct gs_http_conn *conn = server->conns; conn; conn = conn->next) {
+    for (struct gs_http_conn *conn = server->conns.first; conn; conn = conn->link.next) {
         if (!conn->deadline_ns || now < conn->deadline_ns)
             continue;
         server->stats.timeouts += conn->phase != GS_HTTP_IDLE;
@@ -294,7 +294,7 @@ struct gs_http_server *gs_http_server_free(struct gs_http_server *server)
         return NULL;
     server->done = NULL;
     server->stop_step = 1;
-    for (struct gs_http_conn *conn = server->conns; conn; conn = conn->next)
+    for (struct gs_http_conn *conn = server->conns.first; conn; conn = conn->link.next)
         gs_http_conn_lose(conn);
     gs_loop_fd_del(server->loop, server->mhd_fd);
     if (server->mhd)
@@ -329,7 +329,7 @@ static void on_done(void *user)
 
 void gs_http_server_check_done(struct gs_http_server *server)
 {
-    if (server->done && server->stop_step >= 2 && !server->conns)
+    if (server->done && server->stop_step >= 2 && !server->conns.first)
         gs_loop_defer(server->loop, &server->done_task, on_done, server);
 }
 
@@ -357,7 +357,7 @@ static uint64_t stop_time(const struct gs_http_server *server, unsigned after_ms
 
 static void cut_idle(struct gs_http_server *server)
 {
-    for (struct gs_http_conn *conn = server->conns; conn; conn = conn->next) {
+    for (struct gs_http_conn *conn = server->conns.first; conn; conn = conn->link.next) {
         if (conn->phase == GS_HTTP_IDLE || conn->phase == GS_HTTP_FRESH)
             gs_http_conn_cut(conn);
     }
@@ -389,7 +389,7 @@ static void on_stop_timer(void *user)
         gs_loop_timer_at(server->loop, &server->stop_timer, stop_time(server, server->grace_ms),
                          on_stop_timer, server);
     } else {
-        for (struct gs_http_conn *conn = server->conns; conn; conn = conn->next)
+        for (struct gs_http_conn *conn = server->conns.first; conn; conn = conn->link.next)
             gs_http_conn_lose(conn);
     }
     gs_http_server_check_done(server);

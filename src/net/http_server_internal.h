@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "core/list.h"
 #include "net/addr.h"
 #include "net/http_server.h"
 #include "net/loop.h"
@@ -32,7 +33,7 @@ struct gs_http_later {
 
 struct gs_http_conn {
     struct gs_http_server *server;
-    struct gs_http_conn *next, **prev; /**< in server->conns */
+    GS_LINK(struct gs_http_conn) link; /**< in server->conns */
     struct MHD_Connection *mhd;
     int fd;
     enum gs_http_phase phase;
@@ -63,7 +64,7 @@ struct gs_http_server {
     int mhd_fd; /**< its epoll, watched by ours */
     char address[GS_ADDR_TEXT];
     struct gs_server_tls tls; /**< pair == NULL: plain */
-    struct gs_http_conn *conns;
+    GS_LIST(struct gs_http_conn) conns;
     struct gs_buf spare; /**< body of an earlier request, for the next one */
     struct gs_loop_task pump_task;
     struct gs_loop_task done_task;

@@ -7,17 +7,8 @@
 
 #include "apps/scheduler/scrape.h"
 #include "apps/scheduler/state.h"
-#include "base/clock.h"
 #include "control/extender.h"
 #include "core/size.h"
-
-static struct gs_moment now_of(const struct gs_daemon *d)
-{
-    const struct gs_clock *clock = gs_loop_clock(d->loop);
-
-    return (struct gs_moment){.unix_ns = (int64_t)gs_clock_real_ns(clock),
-                              .mono_ms = (int64_t)(gs_clock_mono_ns(clock) / GS_CLOCK_MS)};
-}
 
 static void on_refused(void *arg, const struct gs_filter_refusal *refusal)
 {
@@ -28,7 +19,7 @@ static struct gs_filter_env env_of(struct gs_daemon *d)
 {
     return (struct gs_filter_env){.books = d->books,
                                   .conf = &d->filter,
-                                  .now = now_of(d),
+                                  .now = gs_moment_now(d->loop),
                                   .arena = &d->call,
                                   .refused = on_refused,
                                   .arg = d->retry};
