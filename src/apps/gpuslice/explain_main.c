@@ -8,6 +8,7 @@
 #include "apps/gpuslice/explain_text.h"
 #include "apps/gpuslice/gather.h"
 #include "apps/gpuslice/options.h"
+#include "apps/gpuslice/terms.h"
 #include "base/arena.h"
 #include "control/convert.h"
 #include "control/policies.h"
@@ -123,6 +124,42 @@ static int run(struct explaining *e)
     return gs_app_finish(&buf);
 }
 
+/* Words that the scheduler would take no notice of; who asks here has mistyped them. */
+static int check_policies(const char *const *value, struct gs_err *err)
+{
+    static const char *const known[] = {"binpack", "spread", "numa", "mutex", "topology-aware"};
+    const char *node = value[GS_OPTION_NODE_POLICY], *card = value[GS_OPTION_CARD_POLICY];
+
+    if (node != NULL && strcmp(node, "binpack") != 0 && strcmp(node, "spread") != 0)
+        return gs_err_set(err, -EINVAL,
+                          "--node-scheduler-policy '%s' is not known; write 'binpack' or 'spread'",
+                          node);
+    for (size_t k = 0; card != NULL && k < gs_terms_count(card); k++) {
+        size_t i = 0;
+
+        while (i < GS_ARRAY_LEN(known) && !gs_str_eq_c(gs_terms_word(card, k, ""), known[i]))
+            i++;
+        if (i == GS_ARRAY_LEN(known))
+            return gs_err_set(
+                err, -EINVAL,
+                "--gpu-scheduler-policy '%s' is not known; write 'binpack', 'spread', "
+                "'numa', 'mutex', 'topology-aware', or several with commas",
+                card);
+    }
+    return 0;
+}
+
+/* [NAMESPACE/]NAME; what such names are made of is the cluster's business. */
+static int check_pod(const char *name, struct gs_err *err)
+{
+    const char *slash = strchr(name, '/');
+    const char *last = slash != NULL ? slash + 1 : name;
+
+    if (slash == name || *last == '\0' || strchr(last, '/') != NULL)
+        return gs_err_set(err, -EINVAL, "'%s' is no pod; write NAME or NAMESPACE/NAME", name);
+    return 0;
+}
+
 static int print_help(void)
 {
     GS_CLEANUP(gs_buf_fini) struct gs_buf buf = {0};
@@ -147,6 +184,10 @@ int main(int argc, char **argv)
         return print_help();
     if (strcmp(args.rest[0], "pod") != 0) {
         gs_app_say("explain: '%s' is nothing that can be explained; a pod is", args.rest[0]);
+        return GS_EXIT_USAGE;
+    }
+    if (check_policies(value, &err) < 0 || check_pod(args.rest[1], &err) < 0) {
+        gs_app_say("explain: %s", err.text);
         return GS_EXIT_USAGE;
     }
     rc = run(&e);

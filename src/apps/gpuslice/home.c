@@ -277,6 +277,33 @@ struct gs_slice *gs_slices_find(const struct gs_slices *slices, const char *name
     return NULL;
 }
 
+int gs_slices_find_sound(const struct gs_slices *slices, const char *name, struct gs_slice **ret,
+                         struct gs_err *err)
+{
+    struct gs_slice *found = gs_slices_find(slices, name);
+
+    if (!found || found->state == GS_SLICE_DEAD)
+        return gs_err_set(err, -ENOENT, "no live slice '%s'; 'gpuslice ls' lists them", name);
+    if (found->state == GS_SLICE_DAMAGED)
+        return gs_err_set(
+            err, -EBADMSG,
+            "the files of slice '%s' are damaged; 'gpuslice rm --force %s' removes it", name, name);
+    *ret = found;
+    return 0;
+}
+
+int gs_slices_check(const char *name, struct gs_err *err)
+{
+    GS_CLEANUP(gs_proc_fini) struct gs_proc_table procs = {0};
+    GS_CLEANUP(gs_slices_fini) struct gs_slices slices = {0};
+    struct gs_slice *found;
+    int rc;
+
+    (void)!gs_proc_list(&procs); /* without /proc the locks decide who lives */
+    rc = gs_slices_list(&procs, false, &slices, err);
+    return rc != 0 ? rc : gs_slices_find_sound(&slices, name, &found, err);
+}
+
 /* Only a creator makes hidden folders, and it holds the home lock while it does: what we see is a
  * rest. */
 static void collect_rests(void)

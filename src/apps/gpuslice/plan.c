@@ -9,6 +9,9 @@
 #include "core/size.h"
 #include "core/str.h"
 
+/* Of a UUID that is cut short. */
+#define UUID_LEAST 5u
+
 static bool is_number(struct gs_str s)
 {
     for (size_t i = 0; i < s.n; i++)
@@ -32,7 +35,7 @@ static int find_card(const struct gs_probe *probe, struct gs_str word)
                 return (int)i;
         return -ENODEV;
     }
-    for (size_t i = 0; i < probe->n_cards && word.n >= 5; i++) {
+    for (size_t i = 0; i < probe->n_cards && word.n >= UUID_LEAST; i++) {
         const char *uuid = probe->card[i].uuid;
 
         if (strlen(uuid) < word.n || memcmp(uuid, word.p, word.n) != 0)
@@ -115,6 +118,13 @@ static int fill_head(const struct gs_plan_request *request, struct gs_quota *quo
     return request->priority ? gs_terms_priority(request->priority, &quota->priority, err) : 0;
 }
 
+static int nothing_to_hold(const char *policy, struct gs_err *err)
+{
+    return gs_err_set(err, -EINVAL,
+                      "--policy %s has nothing to hold: say with --cores how large the share is",
+                      policy);
+}
+
 static int fill_device(const struct gs_plan_request *request, const struct gs_card *card, size_t i,
                        struct gs_quota_device *d, struct gs_err *err)
 {
@@ -126,9 +136,7 @@ static int fill_device(const struct gs_plan_request *request, const struct gs_ca
     if (rc == 0 && request->policy)
         rc = gs_terms_policy(request->policy, &d->policy, err);
     if (rc == 0 && d->policy != GS_POLICY_OFF && !gs_terms_have_share(request->cores))
-        rc = gs_err_set(err, -EINVAL,
-                        "--policy %s has nothing to hold: say with --cores how large the share is",
-                        request->policy);
+        rc = nothing_to_hold(request->policy, err);
     (void)memcpy(d->uuid, card->uuid, sizeof(d->uuid));
     return rc;
 }
@@ -223,6 +231,58 @@ static int fill_quota(const struct gs_plan_request *request, const struct gs_pro
         gs_promise_read(card, slices, NULL, &promise);
         rc = check_card(request, card, i, &promise, d, err);
     }
+    return rc;
+}
+
+/* A word that no card is called by. */
+static bool is_no_card(struct gs_str word)
+{
+    return !is_number(word) && word.n < UUID_LEAST;
+}
+
+/* Nor may the list name one twice by the same word; by two words only cards can tell. */
+static int check_named(const char *text, size_t *ret_n, struct gs_err *err)
+{
+    struct gs_str rest = gs_str_of(text), word, other;
+
+    for (*ret_n = 0; gs_str_cut(&rest, ',', &word); ++*ret_n) {
+        struct gs_str others = rest;
+
+        if (word.n == 0)
+            break;
+        if (is_no_card(word))
+            return gs_err_set(err, -EINVAL,
+                              "--device '%.*s' is neither an index nor a UUID, or so much of one "
+                              "that it can be told; 'gpuslice top --once' lists the cards",
+                              (int)(word.n & 0x7f), word.p);
+        while (gs_str_cut(&others, ',', &other))
+            if (gs_str_eq(word, other))
+                return gs_err_set(err, -EINVAL, "--device names a card twice");
+    }
+    if (*ret_n < gs_terms_count(text))
+        return gs_err_set(err, -EINVAL, "--device '%s': a card is missing in the list", text);
+    return 0;
+}
+
+int gs_plan_check(const struct gs_plan_request *request, struct gs_err *err)
+{
+    size_t sizes = gs_terms_count(request->memory), shares = gs_terms_count(request->cores);
+    size_t n_cards = sizes > shares ? sizes : shares;
+    bool all = request->device && strcmp(request->device, "all") == 0;
+    uint32_t policy = GS_POLICY_OFF;
+    int rc =
+        gs_terms_check(request->memory, request->cores, request->policy, request->priority, err);
+
+    if (rc == 0 && request->policy)
+        rc = gs_terms_policy(request->policy, &policy, err);
+    if (rc == 0 && policy != GS_POLICY_OFF && !gs_terms_have_share(request->cores))
+        rc = nothing_to_hold(request->policy, err);
+    if (rc == 0 && request->device && !all)
+        rc = check_named(request->device, &n_cards, err);
+    if (rc == 0)
+        rc = gs_terms_check_count("memory", "sizes", request->memory, n_cards, err);
+    if (rc == 0)
+        rc = gs_terms_check_count("cores", "shares", request->cores, n_cards, err);
     return rc;
 }
 

@@ -30,6 +30,10 @@ struct gs_plan {
     struct gs_quota quota;
 };
 
+/** Find what is wrong with the options on any machine: nothing is known of cards yet.
+ *  Returns  0; -EINVAL. Threads  pure. */
+GS_WUR int gs_plan_check(const struct gs_plan_request *request, struct gs_err *err);
+
 /** Decide.
  *  Returns  0; -EINVAL an option that makes no sense; -ENODEV an unknown card; -ENOSPC more than
  * a card has left of memory or compute; err is one line that names the numbers and the way out.

@@ -32,16 +32,28 @@ static const char *option(const struct resize *r, int id)
     return r->args->value[id];
 }
 
+/* What is wrong on any machine is told where there is no driver to ask, too. */
 static int check_options(const struct resize *r, struct gs_err *err)
 {
     static const int any[] = {GS_OPTION_NEW_MEMORY, GS_OPTION_NEW_CORES, GS_OPTION_NEW_POLICY,
                               GS_OPTION_NEW_PRIORITY};
 
+    const char *memory = option(r, GS_OPTION_NEW_MEMORY), *cores = option(r, GS_OPTION_NEW_CORES);
+    size_t sizes = gs_terms_count(memory), shares = gs_terms_count(cores), given = 0;
+    int rc;
+
     for (size_t i = 0; i < GS_ARRAY_LEN(any); i++)
-        if (option(r, any[i]))
-            return 0;
-    return gs_err_set(err, -EINVAL,
-                      "nothing to change; give --memory, --cores, --policy or --priority");
+        given += option(r, any[i]) != NULL;
+    if (given == 0)
+        return gs_err_set(err, -EINVAL,
+                          "nothing to change; give --memory, --cores, --policy or --priority");
+    rc = gs_terms_check(memory, cores, option(r, GS_OPTION_NEW_POLICY),
+                        option(r, GS_OPTION_NEW_PRIORITY), err);
+    if (rc == 0) /* both for as many cards as the longer one has words */
+        rc = gs_terms_check_count("memory", "sizes", memory, sizes > shares ? sizes : shares, err);
+    if (rc == 0)
+        rc = gs_terms_check_count("cores", "shares", cores, sizes > shares ? sizes : shares, err);
+    return rc;
 }
 
 static int find_slice(struct resize *r, struct gs_err *err)
@@ -53,14 +65,7 @@ static int find_slice(struct resize *r, struct gs_err *err)
     rc = gs_slices_list(&r->procs, true, &r->slices, err);
     if (rc != 0)
         return rc;
-    r->slice = gs_slices_find(&r->slices, name);
-    if (!r->slice || r->slice->state == GS_SLICE_DEAD)
-        return gs_err_set(err, -ENOENT, "no live slice '%s'; 'gpuslice ls' lists them", name);
-    if (r->slice->state == GS_SLICE_DAMAGED)
-        return gs_err_set(
-            err, -EBADMSG,
-            "the files of slice '%s' are damaged; 'gpuslice rm --force %s' removes it", name, name);
-    return 0;
+    return gs_slices_find_sound(&r->slices, name, &r->slice, err);
 }
 
 /* Will there be anything for a policy to hold, on some card? */
@@ -222,6 +227,8 @@ static int resize(struct resize *r, struct gs_err *err)
     struct gs_control_reach reach;
     int rc = check_options(r, err);
 
+    if (rc == 0)
+        rc = gs_slices_check(r->args->rest[0], err);
     if (rc == 0)
         rc = gs_probe_read(gs_registry_node, gs_registry_node_n, &r->probe, err);
     if (rc == 0)

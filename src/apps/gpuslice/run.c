@@ -189,20 +189,26 @@ static void note_cards(const struct run *run)
         (void)!gs_file_write(run->slice.dir_fd, GS_SLICE_CARDS, text.p, text.n, NULL);
 }
 
-static int create(struct run *run, const struct gs_slices *slices, struct gs_err *err)
+static struct gs_plan_request request_of(const struct run *run)
 {
-    struct gs_plan_request request = {
+    return (struct gs_plan_request){
         .memory = option(run, GS_OPTION_MEMORY),
         .cores = option(run, GS_OPTION_CORES),
         .policy = option(run, GS_OPTION_POLICY),
         .priority = option(run, GS_OPTION_PRIORITY),
         .device = option(run, GS_OPTION_DEVICE),
-        .visible = getenv(run->vendor->visible_env),
         .oversubscribe = option(run, GS_OPTION_OVERSUBSCRIBE) != NULL,
     };
-    const char *name = option(run, GS_OPTION_NAME);
-    int rc = gs_plan_make(&request, &run->probe, slices, &run->plan, err);
+}
 
+static int create(struct run *run, const struct gs_slices *slices, struct gs_err *err)
+{
+    struct gs_plan_request request = request_of(run);
+    const char *name = option(run, GS_OPTION_NAME);
+    int rc;
+
+    request.visible = getenv(run->vendor->visible_env);
+    rc = gs_plan_make(&request, &run->probe, slices, &run->plan, err);
     if (rc != 0)
         return rc;
     if (name)
@@ -224,16 +230,11 @@ static int create(struct run *run, const struct gs_slices *slices, struct gs_err
 
 static int join(struct run *run, struct gs_slices *slices, const char *name, struct gs_err *err)
 {
-    struct gs_slice *found = gs_slices_find(slices, name);
-    int rc;
+    struct gs_slice *found;
+    int rc = gs_slices_find_sound(slices, name, &found, err);
 
-    if (!found || found->state == GS_SLICE_DEAD)
-        return gs_err_set(err, -ENOENT, "no live slice '%s'; 'gpuslice ls' lists them", name);
-    if (found->state == GS_SLICE_DAMAGED)
-        return gs_err_set(
-            err, -EBADMSG,
-            "the files of slice '%s' are damaged; 'gpuslice rm --force %s' removes it", name, name);
-    rc = gs_slice_hold(found, err);
+    if (rc == 0)
+        rc = gs_slice_hold(found, err);
     if (rc != 0)
         return rc;
     run->slice = *found;
@@ -351,21 +352,35 @@ static void leave(struct run *run)
         gs_trace_close(run->trace);
 }
 
-static int prepare(struct run *run, struct gs_err *err)
+/* What is wrong on any machine is told where there is no driver to ask, too. */
+static int check_options(const struct run *run, struct gs_err *err)
 {
-    const char *name = option(run, GS_OPTION_NAME);
-    int rc = check_nesting(err);
+    const struct gs_plan_request request = request_of(run);
+    const char *name = option(run, GS_OPTION_NAME), *other = option(run, GS_OPTION_JOIN);
+    const char *trace = option(run, GS_OPTION_TRACE);
+    int rc = other ? check_join_options(run, err) : gs_plan_check(&request, err);
 
-    if (rc == 0)
-        rc = check_proc(err);
-    if (rc == 0 && option(run, GS_OPTION_JOIN))
-        rc = check_join_options(run, err);
     if (rc == 0 && name && !gs_slice_is_name(name))
         rc = gs_err_set(err, -EINVAL,
                         "--name '%s': use letters, digits, dot, dash and underscore, at most %d, "
                         "not a dot or dash "
                         "in front",
                         name, GS_SLICE_NAME - 1);
+    if (rc == 0 && other)
+        rc = gs_slices_check(other, err);
+    if (rc == 0 && trace)
+        rc = gs_trace_check(trace, err);
+    return rc;
+}
+
+static int prepare(struct run *run, struct gs_err *err)
+{
+    int rc = check_nesting(err);
+
+    if (rc == 0)
+        rc = check_proc(err);
+    if (rc == 0)
+        rc = check_options(run, err);
     if (rc == 0)
         rc = gs_probe_read(gs_registry_node, gs_registry_node_n, &run->probe, err);
     if (rc != 0)

@@ -104,6 +104,11 @@ GS_WUR int gs_slices_list(const struct gs_proc_table *procs, bool others,
 void gs_slices_fini(struct gs_slices *slices);
 /** This user's slice of that name, or NULL. */
 struct gs_slice *gs_slices_find(const struct gs_slices *slices, const char *name);
+/** The same, for a command that changes it. Returns 0; -ENOENT no live one; -EBADMSG damaged. */
+GS_WUR int gs_slices_find_sound(const struct gs_slices *slices, const char *name,
+                                struct gs_slice **ret, struct gs_err *err);
+/** Is there such a one now? Returns as gs_slices_find_sound(), or why nobody can tell. */
+GS_WUR int gs_slices_check(const char *name, struct gs_err *err);
 
 /** Remove this user's dead slices from the list and from disk, and rests of creations that were
  * killed; keeps their logs. Failure to remove one leaves it in the list. Hold the home lock. */

@@ -119,6 +119,26 @@ int gs_terms_priority(const char *word, uint32_t *ret_priority, struct gs_err *e
     return 0;
 }
 
+int gs_terms_check(const char *memory, const char *cores, const char *policy, const char *priority,
+                   struct gs_err *err)
+{
+    /* so large that no part of it above 0 comes to nothing */
+    static const struct gs_card any = {.total_bytes = UINT64_C(1) << 60};
+    uint64_t bytes;
+    uint32_t n;
+    int rc = 0;
+
+    for (size_t i = 0; memory && rc == 0 && i < gs_terms_count(memory); i++)
+        rc = gs_terms_memory(gs_terms_word(memory, i, ""), &any, &bytes, err);
+    for (size_t i = 0; cores && rc == 0 && i < gs_terms_count(cores); i++)
+        rc = gs_terms_cores(gs_terms_word(cores, i, ""), &n, err);
+    if (rc == 0 && policy)
+        rc = gs_terms_policy(policy, &n, err);
+    if (rc == 0 && priority)
+        rc = gs_terms_priority(priority, &n, err);
+    return rc;
+}
+
 const char *gs_terms_priority_name(uint32_t priority)
 {
     return priority == GS_PRIORITY_HIGH ? "high" : priority == GS_PRIORITY_LOW ? "low" : "none";

@@ -33,5 +33,9 @@ GS_WUR int gs_terms_cores(struct gs_str word, uint32_t *ret_pct, struct gs_err *
 GS_WUR int gs_terms_policy(const char *word, uint32_t *ret_policy, struct gs_err *err);
 /** enum gs_priority of "high" or "low". Returns 0 or -EINVAL. */
 GS_WUR int gs_terms_priority(const char *word, uint32_t *ret_priority, struct gs_err *err);
+/** Is each of these what some card could have? NULL where absent; without a look at cards, so that
+ * a word that is wrong anywhere is told where there are none. Returns 0 or -EINVAL. */
+GS_WUR int gs_terms_check(const char *memory, const char *cores, const char *policy,
+                          const char *priority, struct gs_err *err);
 /** "none", "low", "high". */
 const char *gs_terms_priority_name(uint32_t priority);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +15,31 @@
 
 /** What the hook can remember (struct gs_self_state). */
 #define PATH_FITS 511
+
+static int not_plain(const char *name, struct gs_err *err)
+{
+    return gs_err_set(err, -EINVAL, "--trace '%s' is not a plain file", name);
+}
+
+int gs_trace_check(const char *name, struct gs_err *err)
+{
+    const char *slash = strrchr(name, '/');
+    char dir[PATH_MAX];
+    struct stat st;
+
+    if (stat(name, &st) == 0) {
+        if (!S_ISREG(st.st_mode))
+            return not_plain(name, err);
+        if (access(name, W_OK) == 0)
+            return 0;
+    } else if (errno == ENOENT && name[0] != '\0') {
+        (void)snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - name) + 1 : 1,
+                       slash ? name : ".");
+        if (access(dir, W_OK | X_OK) == 0)
+            return 0;
+    }
+    return gs_err_set(err, -errno, "--trace '%s': %s", name, strerror(errno));
+}
 
 int gs_trace_create(const char *name, char ret_path[PATH_MAX], struct gs_err *err)
 {
@@ -27,7 +53,7 @@ int gs_trace_create(const char *name, char ret_path[PATH_MAX], struct gs_err *er
     if (fd < 0)
         return gs_err_set(err, -errno, "--trace '%s': %s", name, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return gs_err_set(err, -EINVAL, "--trace '%s' is not a plain file", name);
+        return not_plain(name, err);
     if (!realpath(name, path))
         return gs_err_set(err, -errno, "--trace '%s': %s", name, strerror(errno));
     if (strlen(path) > PATH_FITS)

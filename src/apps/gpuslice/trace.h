@@ -7,6 +7,10 @@
 
 struct gs_err;
 
+/** Can it be made, or emptied, as far as can be told without doing so? Returns 0; negative errno.
+ */
+GS_WUR int gs_trace_check(const char *name, struct gs_err *err);
+
 /** Make the file, or empty it, and write its beginning.
  *  @ret_path  its absolute path, for the processes of the slice.
  *  Returns    0; negative errno with the reason. */
