@@ -29,9 +29,7 @@ static void read_all(yyjson_val *root, struct gs_arena *arena)
     struct gs_kube_node node;
     struct gs_kube_quota quota;
     struct gs_kube_pdb pdb;
-    struct gs_kube_priority_class class;
     struct gs_kube_lease_view lease;
-    struct gs_kube_event_view event;
     struct gs_err err = {0};
 
     if (gs_kube_view_pod(root, arena, &pod, &err) == 0) {
@@ -45,12 +43,8 @@ static void read_all(yyjson_val *root, struct gs_arena *arena)
         look(&quota.hard);
     if (gs_kube_view_pdb(root, arena, &pdb, &err) == 0)
         sink += gs_kube_selector_matches(&pdb.selector, &pdb.meta.labels);
-    if (gs_kube_view_priority_class(root, arena, &class, &err) == 0)
-        sink += (size_t) class.value;
     if (gs_kube_view_lease(root, arena, &lease, &err) == 0)
         sink += lease.holder.n;
-    if (gs_kube_view_event(root, arena, &event, &err) == 0)
-        sink += event.message.n;
 }
 
 static bool on_line(void *arg, struct gs_str line)

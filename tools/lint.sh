@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rooms, sizes, format, headers that compile alone, static analysis.
+# Rooms, sizes, symbols that nobody uses, format, headers that compile alone, static analysis.
 # --deep: the path-sensitive analyzer too, which takes about ten seconds a file.
 set -uo pipefail
 cd "$GS_ROOT"
@@ -40,6 +40,7 @@ tidy() {
 
 check rooms python3 tools/check_rooms.py
 check sizes python3 tools/check_sizes.py
+check "unused symbols" python3 tools/check_unused.py build/release
 check format format
 check "headers compile alone" headers_alone
 check "banned functions" banned

@@ -197,7 +197,8 @@ static void charge_dead(struct gs_ledger_device *d, struct gs_ledger_use *use)
     GS_STEP("bury.charged");
 }
 
-void gs_bucket_settle_dead(uint32_t slot)
+/** Nothing of the slot's is in flight any more. */
+static void settle_dead(uint32_t slot)
 {
     struct gs_self_state *self = &gs_self;
 
@@ -221,7 +222,7 @@ void gs_bucket_bury(uint32_t slot)
 {
     struct gs_self_state *self = &gs_self;
 
-    gs_bucket_settle_dead(slot);
+    settle_dead(slot);
     for (uint32_t dev = 0; dev < self->n_mapped; dev++) {
         struct gs_ledger_device *d = &self->device[dev];
         struct gs_ledger_use *use = &d->use[slot];

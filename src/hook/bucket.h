@@ -40,5 +40,3 @@ uint64_t gs_bucket_wait_ns(int64_t tokens_ns, uint32_t share_bp);
  *  which such work may have been on the card is charged instead (`unsettled_ns`); then clear what
  *  it had to say there. The slot's reaper alone. */
 void gs_bucket_bury(uint32_t slot);
-/** The first half of that: nothing of the slot's is in flight any more. */
-void gs_bucket_settle_dead(uint32_t slot);

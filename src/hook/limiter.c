@@ -576,12 +576,6 @@ void gs_limiter_first_out(uint32_t dev, uint64_t since_ns)
         (void)gs_atomic_cas(&use_of(dev)->unsettled_ns, &none, since_ns, __ATOMIC_RELEASE);
 }
 
-void gs_limiter_ending(void)
-{
-    if (gs_self.n_devices > 0)
-        gs_bucket_settle_dead(gs_self.slot);
-}
-
 void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns)
 {
     if (GS_LIKELY(dev < gs_self.n_devices))

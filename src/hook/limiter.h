@@ -116,10 +116,6 @@ void gs_limiter_correct(uint32_t dev, int64_t more_ns);
 void gs_limiter_unsettled(uint32_t dev, uint64_t since_ns);
 /** The same, where nothing else was out. */
 void gs_limiter_first_out(uint32_t dev, uint64_t since_ns);
-/** The process ends in good order: charge that time now, when its end is known. Touches the ledger
- *  alone. */
-void gs_limiter_ending(void);
-
 /** The queue on the card is believed to last until then. */
 void gs_limiter_busy_until(uint32_t dev, uint64_t until_ns);
 

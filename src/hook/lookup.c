@@ -136,7 +136,9 @@ bool gs_lookup_name(const char *name, struct gs_lookup_name *ret_name)
     return false;
 }
 
-void *gs_lookup_translate(void *real)
+/* Our counterpart of a driver's or the loader's function, or `real` itself. May resolve a driver
+ * library that has been loaded meanwhile. */
+static void *translate(void *real)
 {
     for (int i = 0; real != NULL && i < GS_LOADER_COUNT; i++)
         if (real == gs_lookup_real((enum gs_loader_fn)i))
@@ -169,7 +171,7 @@ static void *behind_us(const struct gs_lookup_name *known, const char *name, con
 {
     void *found = real_symbol(RTLD_NEXT, name, version);
     if (found != NULL)
-        return gs_lookup_translate(found);
+        return translate(found);
     /* not in the global scope: the caller's own scope may hold it, which only the loader knows */
     return own_if_loaded(known, name, version);
 }
@@ -216,7 +218,7 @@ static struct answer look_next(const struct gs_lookup_name *known, const char *n
         next.found = own_if_loaded(known, name, version);
     if (next.found == NULL)
         return (struct answer){real, NULL}; /* fails there, with dlerror in the caller's words */
-    return (struct answer){NULL, gs_lookup_translate(next.found)};
+    return (struct answer){NULL, translate(next.found)};
 }
 
 static struct answer look_up(void *handle, const char *name, const char *version,
@@ -232,7 +234,7 @@ static struct answer look_up(void *handle, const char *name, const char *version
     void *found = real_symbol(handle, name, version);
     if (found == own_of(&known)) /* the handle's scope is the program's, where we come first */
         found = behind_us(&known, name, version);
-    return (struct answer){NULL, gs_lookup_translate(found)};
+    return (struct answer){NULL, translate(found)};
 }
 
 struct answer gs_lookup_filter_dlsym(void *handle, const char *name, const char *junk,

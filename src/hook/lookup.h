@@ -40,7 +40,3 @@ struct gs_lookup_name {
 };
 /** Returns  false, with *ret_name untouched, for all other names. */
 bool gs_lookup_name(const char *name, struct gs_lookup_name *ret_name);
-
-/** Our counterpart of a driver's or the loader's function, or `real` itself. May resolve a driver
- *  library that has been loaded meanwhile. */
-void *gs_lookup_translate(void *real);

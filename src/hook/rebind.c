@@ -52,7 +52,7 @@ static uint32_t name_index(const struct gs_lookup_name *known)
     return index + (uint32_t)known->loader;
 }
 
-/** Like gs_lookup_translate, from tables alone. */
+/** Our counterpart of a function, from tables alone. */
 static void *translate(const struct pass *pass, void *real)
 {
     for (int i = 0; i < GS_LOADER_COUNT; i++)

@@ -34,6 +34,20 @@ static void wake(void)
     (void)GS_SYS(SYS_futex, &gs_self.mirror->status, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* The status, or what is wanted of the process, may have changed: launches have to come past the
+ * limiter again, which looks. Safe in a signal handler. */
+static void look_again(void)
+{
+    gs_limiter_recall();
+    gs_limiter_publish();
+    /* `gpuslice resize` sends SIGUSR1 too: a launch has to come by and take over the new limits */
+    if (gs_resize_is_due(&gs_self)) {
+        __atomic_store_n(&gs_engine.launch_free, 0, __ATOMIC_RELAXED);
+        if (gs_self.limit_copies != 0)
+            __atomic_store_n(&gs_engine.copies_free, 0, __ATOMIC_RELAXED);
+    }
+}
+
 static void on_signal(int signo)
 {
     const int saved_errno = errno;
@@ -46,7 +60,7 @@ static void on_signal(int signo)
     } else {
         __atomic_store_n(&gs_self.mirror->status, status, __ATOMIC_SEQ_CST);
         wake();
-        gs_suspend_changed();
+        look_again();
     }
     errno = saved_errno;
 }
@@ -155,16 +169,4 @@ void gs_suspend_wait(uint32_t dev, const char *what, void (*tick)(uint32_t dev, 
         }
     }
     gs_trace_wait(dev, GS_WAIT_SUSPEND, what, start, now);
-}
-
-void gs_suspend_changed(void)
-{
-    gs_limiter_recall();
-    gs_limiter_publish();
-    /* `gpuslice resize` sends SIGUSR1 too: a launch has to come by and take over the new limits */
-    if (gs_resize_is_due(&gs_self)) {
-        __atomic_store_n(&gs_engine.launch_free, 0, __ATOMIC_RELAXED);
-        if (gs_self.limit_copies != 0)
-            __atomic_store_n(&gs_engine.copies_free, 0, __ATOMIC_RELAXED);
-    }
 }

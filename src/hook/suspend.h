@@ -30,7 +30,3 @@ static inline bool gs_suspend_is_on(void)
  * any wait of a driver. Keeps errno.
  *  @tick  NULL, or told the wait as it passes: each time how long since the time before. */
 void gs_suspend_wait(uint32_t dev, const char *what, void (*tick)(uint32_t dev, uint64_t ns));
-
-/** The status, or what is wanted of the process, may have changed: launches have to come past the
- * limiter again, which looks. Safe in a signal handler. */
-void gs_suspend_changed(void);

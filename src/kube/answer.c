@@ -23,7 +23,7 @@ static const struct {
     {503, NULL, EAGAIN}, {504, NULL, ETIMEDOUT},
 };
 
-int gs_kube_answer_code(int status, struct gs_str reason)
+static int code_of(int status, struct gs_str reason)
 {
     if (status >= 200 && status < 300)
         return 0;
@@ -99,7 +99,7 @@ void gs_kube_answer_read(struct gs_kube_answer *a, const struct gs_http_answer *
     if (http->body.n > 0 && (http->body.p[0] == '{' || http->body.p[0] == '['))
         rc = gs_kube_json_read(http->body, max_body, &a->doc, &why);
     r->root = yyjson_doc_get_root(a->doc);
-    r->rc = gs_kube_answer_code(http->status, (struct gs_str){0});
+    r->rc = code_of(http->status, (struct gs_str){0});
     if (r->rc == 0) {
         if (rc < 0)
             r->rc = rc == -EINVAL ? -EBADMSG : rc;
@@ -116,7 +116,7 @@ void gs_kube_answer_read(struct gs_kube_answer *a, const struct gs_http_answer *
         r->retry_after_ms =
             http->retry_after_s > 3600 ? 3600000 : (uint32_t)http->retry_after_s * 1000;
     }
-    r->rc = gs_kube_answer_code(http->status, r->reason);
+    r->rc = code_of(http->status, r->reason);
     gs_err_set(&a->err, r->rc, "%d %.*s%s%.*s", http->status,
                (int)(r->reason.n < 64 ? r->reason.n : 64), r->reason.p ? r->reason.p : "",
                r->reason.n > 0 ? ": " : "", (int)(r->message.n < 256 ? r->message.n : 256),

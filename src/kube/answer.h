@@ -26,5 +26,3 @@ void gs_kube_answer_fini(struct gs_kube_answer *a);
 
 /** May the same be tried again: the server did nothing, or doing it twice is as once? */
 bool gs_kube_answer_is_passing(const struct gs_kube_answer *a, bool is_idempotent);
-/** errno of an HTTP status and the reason of a Status object. */
-int gs_kube_answer_code(int status, struct gs_str reason);

@@ -45,9 +45,10 @@ static void cap_free(void *ctx, void *ptr)
     free(ptr);
 }
 
-static int parse(char *text, size_t n, size_t max, yyjson_read_flag flags, yyjson_doc **ret_doc,
-                 struct gs_err *err)
+int gs_kube_json_read(struct gs_str text, size_t max, yyjson_doc **ret_doc, struct gs_err *err)
 {
+    const size_t n = text.n;
+    char *bytes = NULL;
     struct cap cap = {0};
     yyjson_alc alc = {cap_malloc, cap_realloc, cap_free, &cap};
     yyjson_read_err why = {0};
@@ -60,7 +61,9 @@ static int parse(char *text, size_t n, size_t max, yyjson_read_flag flags, yyjso
     cap.limit = n > SIZE_MAX / GS_KUBE_JSON_GROWTH ? SIZE_MAX : n * GS_KUBE_JSON_GROWTH;
     if (cap.limit < TREE_FLOOR)
         cap.limit = TREE_FLOOR;
-    doc = yyjson_read_opts(text, n, flags, &alc, &why);
+    /* without the in-place flag the reader does not write to it */
+    memcpy(&bytes, &text.p, sizeof(bytes));
+    doc = yyjson_read_opts(bytes, n, YYJSON_READ_NOFLAG, &alc, &why);
     if (!doc) {
         if (cap.refused)
             return gs_err_set(err, -E2BIG, "JSON of %zu bytes has too many values", n);
@@ -71,21 +74,6 @@ static int parse(char *text, size_t n, size_t max, yyjson_read_flag flags, yyjso
     }
     *ret_doc = doc;
     return 0;
-}
-
-int gs_kube_json_read(struct gs_str text, size_t max, yyjson_doc **ret_doc, struct gs_err *err)
-{
-    char *bytes = NULL;
-
-    /* without the in-place flag the reader does not write to it */
-    memcpy(&bytes, &text.p, sizeof(bytes));
-    return parse(bytes, text.n, max, YYJSON_READ_NOFLAG, ret_doc, err);
-}
-
-int gs_kube_json_read_in_place(char *text, size_t n, size_t max, yyjson_doc **ret_doc,
-                               struct gs_err *err)
-{
-    return parse(text, n, max, YYJSON_READ_INSITU, ret_doc, err);
 }
 
 yyjson_doc *gs_kube_json_free(yyjson_doc *doc)

@@ -30,11 +30,6 @@ GS_WUR int gs_kube_json_read(struct gs_str text, size_t max, struct yyjson_doc *
                              struct gs_err *err);
 #define GS_KUBE_JSON_GROWTH 6
 
-/** As above, but strings stay in `text` (it is written to, and must outlive the document) and
- *  text[n .. n+3] must be zero bytes of the caller's. */
-GS_WUR int gs_kube_json_read_in_place(char *text, size_t n, size_t max, struct yyjson_doc **ret_doc,
-                                      struct gs_err *err);
-
 /** Accepts NULL; returns NULL. */
 struct yyjson_doc *gs_kube_json_free(struct yyjson_doc *doc);
 /** For GS_CLEANUP. */

@@ -115,7 +115,7 @@ void gs_kube_merge_pair(struct gs_kube_merge *m, const char *const *path, struct
     put(m, path, length(path), copied(m->doc, key), copied(m->doc, value));
 }
 
-void gs_kube_merge_pair_null(struct gs_kube_merge *m, const char *const *path, struct gs_str key)
+static void pair_null(struct gs_kube_merge *m, const char *const *path, struct gs_str key)
 {
     put(m, path, length(path), copied(m->doc, key), yyjson_mut_null(m->doc));
 }
@@ -127,7 +127,7 @@ void gs_kube_merge_annotation(struct gs_kube_merge *m, struct gs_str key, struct
 
 void gs_kube_merge_annotation_null(struct gs_kube_merge *m, struct gs_str key)
 {
-    gs_kube_merge_pair_null(m, GS_KUBE_PATH("metadata", "annotations"), key);
+    pair_null(m, GS_KUBE_PATH("metadata", "annotations"), key);
 }
 
 void gs_kube_merge_label(struct gs_kube_merge *m, struct gs_str key, struct gs_str value)

@@ -36,7 +36,6 @@ void gs_kube_merge_val(struct gs_kube_merge *m, const char *const *path, struct 
 /** One path element given as a view, for keys that are not C strings. */
 void gs_kube_merge_pair(struct gs_kube_merge *m, const char *const *path, struct gs_str key,
                         struct gs_str value);
-void gs_kube_merge_pair_null(struct gs_kube_merge *m, const char *const *path, struct gs_str key);
 /** Path of string literals: GS_KUBE_PATH("metadata", "labels"). */
 #define GS_KUBE_PATH(...) ((const char *const[]){__VA_ARGS__, NULL})
 

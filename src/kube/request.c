@@ -7,9 +7,6 @@ const struct gs_kube_resource gs_kube_leases = {"coordination.k8s.io", "v1", "le
                                                 true};
 const struct gs_kube_resource gs_kube_pdbs = {"policy", "v1", "poddisruptionbudgets",
                                               "PodDisruptionBudget", true};
-const struct gs_kube_resource gs_kube_priority_classes = {
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
 const struct gs_kube_resource gs_kube_core_events = {"", "v1", "events", "Event", true};
-const struct gs_kube_resource gs_kube_events = {"events.k8s.io", "v1", "events", "Event", true};
 const struct gs_kube_resource gs_kube_namespaces = {"", "v1", "namespaces", "Namespace", false};
 const struct gs_kube_resource gs_kube_config_maps = {"", "v1", "configmaps", "ConfigMap", true};

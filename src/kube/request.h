@@ -21,8 +21,7 @@ struct gs_kube_resource {
 };
 
 extern const struct gs_kube_resource gs_kube_pods, gs_kube_nodes, gs_kube_quotas, gs_kube_leases,
-    gs_kube_pdbs, gs_kube_priority_classes, gs_kube_core_events, gs_kube_events, gs_kube_namespaces,
-    gs_kube_config_maps;
+    gs_kube_pdbs, gs_kube_core_events, gs_kube_namespaces, gs_kube_config_maps;
 
 enum gs_kube_verb {
     GS_KUBE_GET,

@@ -157,27 +157,12 @@ struct gs_kube_pdb {
     size_t n_disrupted;
 };
 
-struct gs_kube_priority_class {
-    struct gs_kube_meta meta;
-    int32_t value;
-    bool is_global_default;
-    struct gs_str preemption_policy;
-};
-
 struct gs_kube_lease_view {
     struct gs_kube_meta meta;
     struct gs_str holder; /**< empty: nobody */
     int32_t duration_s;   /**< 0 where not given */
     int32_t transitions;
     int64_t renew_us, acquire_us; /**< or GS_KUBE_NO_TIME */
-};
-
-struct gs_kube_event_view {
-    struct gs_kube_meta meta;
-    struct gs_str kind, ns, name, uid; /**< of the object: involvedObject or regarding */
-    struct gs_str type, reason, message, component;
-    int32_t count;             /**< of count, series.count; at least 1 */
-    int64_t first_us, last_us; /**< or GS_KUBE_NO_TIME */
 };
 
 /** Read one object. `val` is the object itself (not a list or a watch frame).
@@ -195,13 +180,8 @@ GS_WUR int gs_kube_view_quota(struct yyjson_val *val, struct gs_arena *arena,
                               struct gs_kube_quota *ret, struct gs_err *err);
 GS_WUR int gs_kube_view_pdb(struct yyjson_val *val, struct gs_arena *arena, struct gs_kube_pdb *ret,
                             struct gs_err *err);
-GS_WUR int gs_kube_view_priority_class(struct yyjson_val *val, struct gs_arena *arena,
-                                       struct gs_kube_priority_class *ret, struct gs_err *err);
 GS_WUR int gs_kube_view_lease(struct yyjson_val *val, struct gs_arena *arena,
                               struct gs_kube_lease_view *ret, struct gs_err *err);
-/** core/v1 and events.k8s.io/v1. */
-GS_WUR int gs_kube_view_event(struct yyjson_val *val, struct gs_arena *arena,
-                              struct gs_kube_event_view *ret, struct gs_err *err);
 
 /** Value of the last pair of that key; NULL where there is none. */
 const struct gs_str *gs_kube_pairs_find(const struct gs_kube_pairs *pairs, struct gs_str key);

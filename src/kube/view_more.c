@@ -195,23 +195,6 @@ int gs_kube_view_pdb(yyjson_val *val, struct gs_arena *arena, struct gs_kube_pdb
     return rc < 0 ? gs_err_wrap(err, rc, "status") : 0;
 }
 
-int gs_kube_view_priority_class(yyjson_val *val, struct gs_arena *arena,
-                                struct gs_kube_priority_class *ret, struct gs_err *err)
-{
-    static const struct gs_kube_field rows[] = {
-        {"value", GS_KUBE_FIELD_I32, offsetof(struct gs_kube_priority_class, value)},
-        {"globalDefault", GS_KUBE_FIELD_BOOL,
-         offsetof(struct gs_kube_priority_class, is_global_default)},
-        {"preemptionPolicy", GS_KUBE_FIELD_STR,
-         offsetof(struct gs_kube_priority_class, preemption_policy)},
-    };
-    int rc;
-
-    memset(ret, 0, sizeof(*ret));
-    rc = gs_kube_view_begin(val, arena, &ret->meta, err);
-    return rc < 0 ? rc : gs_kube_view_fields(val, rows, GS_ARRAY_LEN(rows), ret, err);
-}
-
 int gs_kube_view_lease(yyjson_val *val, struct gs_arena *arena, struct gs_kube_lease_view *ret,
                        struct gs_err *err)
 {
@@ -235,68 +218,4 @@ int gs_kube_view_lease(yyjson_val *val, struct gs_arena *arena, struct gs_kube_l
         return rc;
     rc = gs_kube_view_fields(spec, rows, GS_ARRAY_LEN(rows), ret, err);
     return rc < 0 ? gs_err_wrap(err, rc, "spec") : 0;
-}
-
-/* core/v1 says involvedObject, message, source, count; events.k8s.io/v1 says regarding, note,
- * reportingController and keeps the core fields under deprecated names. */
-int gs_kube_view_event(yyjson_val *val, struct gs_arena *arena, struct gs_kube_event_view *ret,
-                       struct gs_err *err)
-{
-    static const struct gs_kube_field rows[] = {
-        {"type", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, type)},
-        {"reason", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, reason)},
-        {"message", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, message)},
-        {"note", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, message)},
-        {"reportingComponent", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, component)},
-        {"reportingController", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, component)},
-        {"eventTime", GS_KUBE_FIELD_TIME, offsetof(struct gs_kube_event_view, first_us)},
-        {"eventTime", GS_KUBE_FIELD_TIME, offsetof(struct gs_kube_event_view, last_us)},
-        {"deprecatedCount", GS_KUBE_FIELD_I32, offsetof(struct gs_kube_event_view, count)},
-        {"deprecatedFirstTimestamp", GS_KUBE_FIELD_TIME,
-         offsetof(struct gs_kube_event_view, first_us)},
-        {"deprecatedLastTimestamp", GS_KUBE_FIELD_TIME,
-         offsetof(struct gs_kube_event_view, last_us)},
-        {"count", GS_KUBE_FIELD_I32, offsetof(struct gs_kube_event_view, count)},
-        {"firstTimestamp", GS_KUBE_FIELD_TIME, offsetof(struct gs_kube_event_view, first_us)},
-        {"lastTimestamp", GS_KUBE_FIELD_TIME, offsetof(struct gs_kube_event_view, last_us)},
-    };
-    static const struct gs_kube_field object_rows[] = {
-        {"kind", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, kind)},
-        {"namespace", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, ns)},
-        {"name", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, name)},
-        {"uid", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, uid)},
-    };
-    static const struct gs_kube_field source_rows[] = {
-        {"component", GS_KUBE_FIELD_STR, offsetof(struct gs_kube_event_view, component)},
-    };
-    static const struct gs_kube_field series_rows[] = {
-        {"count", GS_KUBE_FIELD_I32, offsetof(struct gs_kube_event_view, count)},
-        {"lastObservedTime", GS_KUBE_FIELD_TIME, offsetof(struct gs_kube_event_view, last_us)},
-    };
-    yyjson_val *involved, *regarding, *source, *series;
-    int rc;
-
-    memset(ret, 0, sizeof(*ret));
-    ret->first_us = ret->last_us = GS_KUBE_NO_TIME;
-    rc = gs_kube_view_begin(val, arena, &ret->meta, err);
-    if (rc == 0)
-        rc = gs_kube_view_fields(val, rows, GS_ARRAY_LEN(rows), ret, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "involvedObject", &involved, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "regarding", &regarding, err);
-    if (rc == 0)
-        rc = gs_kube_view_fields(involved ? involved : regarding, object_rows,
-                                 GS_ARRAY_LEN(object_rows), ret, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "source", &source, err);
-    if (rc == 0)
-        rc = gs_kube_view_fields(source, source_rows, GS_ARRAY_LEN(source_rows), ret, err);
-    if (rc == 0)
-        rc = gs_kube_view_obj(val, "series", &series, err);
-    if (rc == 0)
-        rc = gs_kube_view_fields(series, series_rows, GS_ARRAY_LEN(series_rows), ret, err);
-    if (rc == 0 && ret->count < 1)
-        ret->count = 1;
-    return rc;
 }

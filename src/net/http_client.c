@@ -103,7 +103,9 @@ static int rc_of(CURLcode code)
     return -EIO;
 }
 
-struct gs_str gs_http_client_header(const struct gs_http_answer *answer, const char *name)
+/* Value of an answer's header, any case, of several the last; p == NULL absent. At most 64 KiB of
+ * headers are kept. */
+static struct gs_str header_of(const struct gs_http_answer *answer, const char *name)
 {
     const struct gs_http_call *call = answer->impl;
     struct gs_str found = {0};
@@ -124,7 +126,7 @@ struct gs_str gs_http_client_header(const struct gs_http_answer *answer, const c
 
 static int retry_after(const struct gs_http_answer *answer)
 {
-    struct gs_str text = gs_http_client_header(answer, "Retry-After");
+    struct gs_str text = header_of(answer, "Retry-After");
     int s = 0;
 
     if (text.n == 0 || text.n > 9)
@@ -151,7 +153,7 @@ static void fill_answer(const struct gs_http_call *call, struct gs_http_answer *
     answer->http_version = version == CURL_HTTP_VERSION_2_0 ? 20 : version ? 11 : 0;
     answer->is_reused = answer->status != 0 && opened == 0;
     answer->retry_after_s = retry_after(answer);
-    answer->type = gs_http_client_header(answer, "Content-Type");
+    answer->type = header_of(answer, "Content-Type");
 }
 
 /* ---- the life of a call ---- */

@@ -57,10 +57,6 @@ struct gs_http_answer {
     const void *impl;
 };
 
-/** Value of an answer's header, any case, of several the last; p == NULL absent. At most 64 KiB of
- *  headers are kept. */
-struct gs_str gs_http_client_header(const struct gs_http_answer *answer, const char *name);
-
 /** Bytes of a 2xx body as they come (answer: status and headers; rc 0, no body). Bodies of other
  *  statuses are collected as without on_chunk. Return false to end the call with -ECANCELED; the
  *  call may also be cancelled from inside. */

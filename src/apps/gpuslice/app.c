@@ -29,7 +29,8 @@ void gs_app_say(const char *fmt, ...)
         return;
 }
 
-int gs_app_write(const struct gs_buf *buf)
+/* Write to standard output. Returns 0 or negative errno (-EPIPE: nobody reads any more). */
+static int write_out(const struct gs_buf *buf)
 {
     if (gs_buf_check(buf) != 0)
         return -ENOMEM;
@@ -38,7 +39,7 @@ int gs_app_write(const struct gs_buf *buf)
 
 int gs_app_finish(const struct gs_buf *buf)
 {
-    int rc = gs_app_write(buf);
+    int rc = write_out(buf);
 
     if (rc == 0)
         return 0;

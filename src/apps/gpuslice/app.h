@@ -30,8 +30,6 @@ int gs_explain_main(const struct gs_opt_args *args);
 
 /** One line on standard error, "gpuslice: ..."; control characters in it become '?'. */
 void gs_app_say(const char *fmt, ...) GS_PRINTF(1, 2);
-/** Write to standard output. Returns 0 or negative errno (-EPIPE: nobody reads any more). */
-GS_WUR int gs_app_write(const struct gs_buf *buf);
 /** The same, ending a command: 0, or GS_EXIT_FAILED after a message where there is something to
  * say. */
 int gs_app_finish(const struct gs_buf *buf);

@@ -30,9 +30,8 @@
 #define WORDS_MAX 64
 
 static const struct gs_kube_resource *const resources[] = {
-    &gs_kube_pods,        &gs_kube_nodes,      &gs_kube_quotas,
-    &gs_kube_leases,      &gs_kube_pdbs,       &gs_kube_priority_classes,
-    &gs_kube_core_events, &gs_kube_namespaces, &gs_kube_config_maps};
+    &gs_kube_pods, &gs_kube_nodes,       &gs_kube_quotas,     &gs_kube_leases,
+    &gs_kube_pdbs, &gs_kube_core_events, &gs_kube_namespaces, &gs_kube_config_maps};
 
 void probe_say(struct gs_kube_merge *m)
 {

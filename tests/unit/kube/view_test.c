@@ -340,10 +340,9 @@ static void selectors_pick(void **state)
     assert_false(picks(f, EXPR("a", "DoesNotExist", ""), "\"a\":\"\""));
 }
 
-static void budgets_and_classes_are_read(void **state)
+static void budgets_are_read(void **state)
 {
     struct fixture *f = *state;
-    struct gs_kube_priority_class c;
     struct gs_kube_pdb b;
 
     assert_int_equal(
@@ -362,22 +361,12 @@ static void budgets_and_classes_are_read(void **state)
                      -EINVAL);
     assert_string_equal(f->err.text,
                         "spec: selector: matchExpressions[0]: operator: 'Near' is not known");
-    assert_int_equal(
-        gs_kube_view_priority_class(parse(f, "{\"metadata\":{\"name\":\"c\"},\"value\":1000000000,"
-                                             "\"globalDefault\":true,\"preemptionPolicy\":"
-                                             "\"Never\"}"),
-                                    &f->arena, &c, &f->err),
-        0);
-    assert_int_equal(c.value, 1000000000);
-    assert_true(c.is_global_default);
-    expect(c.preemption_policy, "Never");
 }
 
-static void leases_and_events_are_read(void **state)
+static void leases_are_read(void **state)
 {
     struct fixture *f = *state;
     struct gs_kube_lease_view l;
-    struct gs_kube_event_view e;
 
     assert_int_equal(
         gs_kube_view_lease(
@@ -391,36 +380,6 @@ static void leases_and_events_are_read(void **state)
     assert_int_equal(l.transitions, 3);
     assert_int_equal(l.renew_us, 1795998870000001);
     assert_int_equal(l.acquire_us, GS_KUBE_NO_TIME);
-    assert_int_equal(
-        gs_kube_view_event(
-            parse(f,
-                  "{\"metadata\":{\"name\":\"e\"},\"involvedObject\":{\"kind\":\"Pod\","
-                  "\"namespace\":\"n\",\"name\":\"p\",\"uid\":\"u\"},\"reason\":\"R\",\"message\":"
-                  "\"M\",\"type\":\"Warning\",\"count\":4,\"source\":{\"component\":\"s\"},"
-                  "\"eventTime\":null,\"firstTimestamp\":\"1970-01-01T00:00:01Z\","
-                  "\"lastTimestamp\":\"1970-01-01T00:00:02Z\",\"reportingComponent\":\"\"}"),
-            &f->arena, &e, &f->err),
-        0);
-    expect(e.message, "M");
-    expect(e.component, "s");
-    expect(e.uid, "u");
-    assert_int_equal(e.count, 4);
-    assert_int_equal(e.first_us, 1000000);
-    assert_int_equal(e.last_us, 2000000);
-    assert_int_equal(
-        gs_kube_view_event(
-            parse(f, "{\"metadata\":{\"name\":\"e\"},\"regarding\":{\"kind\":\"Node\",\"name\":"
-                     "\"x\"},\"note\":\"N\",\"reason\":\"R\",\"reportingController\":\"k\","
-                     "\"eventTime\":\"1970-01-01T00:00:05.000000Z\",\"series\":{\"count\":9,"
-                     "\"lastObservedTime\":\"1970-01-01T00:00:09.000000Z\"}}"),
-            &f->arena, &e, &f->err),
-        0);
-    expect(e.message, "N");
-    expect(e.kind, "Node");
-    expect(e.component, "k");
-    assert_int_equal(e.count, 9);
-    assert_int_equal(e.first_us, 5000000);
-    assert_int_equal(e.last_us, 9000000);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -428,16 +387,10 @@ static void leases_and_events_are_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_pod_is_read),
-        TEST(a_pods_status_is_read),
-        TEST(null_is_as_nothing),
-        TEST(wrong_types_are_named),
-        TEST(counts_are_limited),
-        TEST(a_node_is_read),
-        TEST(a_quota_is_read),
-        TEST(selectors_pick),
-        TEST(budgets_and_classes_are_read),
-        TEST(leases_and_events_are_read),
+        TEST(a_pod_is_read),         TEST(a_pods_status_is_read), TEST(null_is_as_nothing),
+        TEST(wrong_types_are_named), TEST(counts_are_limited),    TEST(a_node_is_read),
+        TEST(a_quota_is_read),       TEST(selectors_pick),        TEST(budgets_are_read),
+        TEST(leases_are_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

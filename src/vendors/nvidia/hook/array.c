@@ -91,7 +91,9 @@ static uint64_t times(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-uint64_t gs_array_level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int level)
+/* Bytes of one mip level, without padding; UINT64_MAX when that overflows.
+ * Formats this table does not know count as the largest texel they could have. */
+static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int level)
 {
     struct texel texel = texel_of(desc->Format);
     bool layered = (desc->Flags & (LAYERED | CUBEMAP)) != 0;
@@ -122,7 +124,7 @@ uint64_t gs_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels
         return 0;
     /* More levels than halvings of a 64-bit edge do not exist; the driver refuses them. */
     for (unsigned int level = 0; level < levels && level < 64; level++) {
-        uint64_t bytes = gs_array_level_bytes(desc, level);
+        uint64_t bytes = level_bytes(desc, level);
 
         if (levels > 1 && bytes <= UINT64_MAX - LEVEL_ALIGNMENT)
             bytes = (bytes + LEVEL_ALIGNMENT - 1) / LEVEL_ALIGNMENT * LEVEL_ALIGNMENT;

@@ -35,17 +35,9 @@ static inline bool gs_copy_is_free(void)
            gs_self.limit_copies == 0;
 }
 
-/** Fill in what the row's arguments say. False: nothing to be paid for, no byte is copied.
- *  @bytes  UINT64_MAX: more than that. */
-bool gs_copy_describe(struct gs_launch *copy, enum gs_copy_way way, uint64_t bytes,
-                      CUstream stream);
-
 /** What a copy takes of any card of today, ns: of one that may lie inside the card not what the bus
  * would take. */
 uint64_t gs_copy_least_ns(const struct gs_launch *copy);
-
-/** Way of a copy between two kinds of memory. */
-enum gs_copy_way gs_copy_way_of(CUmemorytype from, CUmemorytype to);
 
 /** Bytes of a box; saturates instead of wrapping. */
 static inline uint64_t gs_copy_box(uint64_t width, uint64_t height, uint64_t depth)

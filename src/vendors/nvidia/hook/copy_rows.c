@@ -14,7 +14,9 @@
 /* Copies up to here cost about the same: the set-up counts more than the bytes. */
 #define LEAST_BYTES 4096u
 
-bool gs_copy_describe(struct gs_launch *copy, enum gs_copy_way way, uint64_t bytes, CUstream stream)
+/* Fill in what the row's arguments say. False: nothing to be paid for, no byte is copied.
+ * @bytes  UINT64_MAX: more than that. */
+static bool describe(struct gs_launch *copy, enum gs_copy_way way, uint64_t bytes, CUstream stream)
 {
     if (way == GS_COPY_NOT || bytes == 0)
         return false;
@@ -33,7 +35,8 @@ uint64_t gs_copy_least_ns(const struct gs_launch *copy)
                               copy->handle == GS_COPY_ANY ? CARD_BYTES_PER_NS : copy->per_block);
 }
 
-enum gs_copy_way gs_copy_way_of(CUmemorytype from, CUmemorytype to)
+/* Way of a copy between two kinds of memory. */
+static enum gs_copy_way way_of(CUmemorytype from, CUmemorytype to)
 {
     if (from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED)
         return GS_COPY_ANY;
@@ -62,7 +65,7 @@ CUresult gs_copy_end(struct gs_launch *copy, bool paid, CUresult result)
 #define ROW(body, way, bytes, stream, ...)                                                         \
     bool gs_nv_##body(struct gs_launch *copy, __VA_ARGS__)                                         \
     {                                                                                              \
-        return gs_copy_describe(copy, way, bytes, stream);                                         \
+        return describe(copy, way, bytes, stream);                                         \
     }
 /* The call that waits, and the one with a stream. */
 #define ROWS(body, way, bytes, ...)                                                                \
@@ -73,7 +76,7 @@ CUresult gs_copy_end(struct gs_launch *copy, bool paid, CUresult result)
     bool gs_nv_##body params                                                                       \
     {                                                                                              \
         return c != NULL && /* else the driver knows the error to give */                          \
-               gs_copy_describe(copy, gs_copy_way_of(c->srcMemoryType, c->dstMemoryType),          \
+               describe(copy, way_of(c->srcMemoryType, c->dstMemoryType),          \
                                 gs_copy_box(c->WidthInBytes, c->Height, depth), stream);           \
     }
 #define BOXES(body, async, type, depth)                                                            \

@@ -19,14 +19,16 @@
           */
 
 /* NVML's handles stay what they are for the life of the process. An entry is written once: `handle`
- * last, with release, pairs with the acquire in gs_nvml_device. */
+ * last, with release, pairs with the acquire in device_of. */
 static struct {
     nvmlDevice_t handle;
     uint32_t claimed;
     uint32_t dev;
 } handles[HANDLES];
 
-uint32_t gs_nvml_device(nvmlDevice_t device)
+/* Ledger index of an NVML handle or GS_DEVICE_NONE; remembered for handles that have one.
+ * Threads  any; asks NVML for the UUID the first time. */
+static uint32_t device_of(nvmlDevice_t device)
 {
     uint32_t dev, i;
 
@@ -51,7 +53,7 @@ uint32_t gs_nvml_device(nvmlDevice_t device)
 
 bool gs_nvml_is_foreign(nvmlDevice_t device, uint32_t *ret_dev)
 {
-    *ret_dev = gs_nvml_device(device);
+    *ret_dev = device_of(device);
     return *ret_dev == GS_DEVICE_NONE &&
            (gs_attach_n_devices() != 0 || gs_gate_limit(GS_DEVICE_NONE) != 0);
 }

@@ -181,6 +181,12 @@ static CUresult alloc_charged(const struct request *r, const struct gs_device *d
     return result;
 }
 
+static bool is_host(CUmemLocationType type)
+{
+    return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+           type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 /* Which card an unknown pool is on; NULL with *ret_exempt set for host memory. */
 static const struct gs_device *pool_device(CUmemoryPool pool, const struct gs_device *here,
                                            bool *ret_exempt)
@@ -195,7 +201,7 @@ static const struct gs_device *pool_device(CUmemoryPool pool, const struct gs_de
     if (driver->cuMemPoolGetAttribute != NULL &&
         driver->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_LOCATION_TYPE, &type) == CUDA_SUCCESS &&
         driver->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_LOCATION_ID, &id) == CUDA_SUCCESS) {
-        *ret_exempt = gs_pool_is_host((CUmemLocationType)(uint32_t)type);
+        *ret_exempt = is_host((CUmemLocationType)(uint32_t)type);
         if ((uint32_t)type == CU_MEM_LOCATION_TYPE_DEVICE)
             return gs_device_by_ordinal((CUdevice)(uint32_t)id);
         return *ret_exempt ? NULL : here;
@@ -268,12 +274,6 @@ CUresult gs_nv_mem_alloc_from_pool_async(gs_fn_cuMemAllocFromPoolAsync *real, CU
     return alloc_from(&r, device);
 }
 
-bool gs_pool_is_host(CUmemLocationType type)
-{
-    return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-           type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-}
-
 CUresult gs_nv_mem_pool_create(gs_fn_cuMemPoolCreate *real, CUmemoryPool *pool,
                                const CUmemPoolProps *poolProps)
 {
@@ -286,7 +286,7 @@ CUresult gs_nv_mem_pool_create(gs_fn_cuMemPoolCreate *real, CUmemoryPool *pool,
 
     if (result != CUDA_SUCCESS || pool == NULL || poolProps == NULL)
         return result;
-    if (gs_pool_is_host(poolProps->location.type))
+    if (is_host(poolProps->location.type))
         flags |= GS_METER_EXEMPT;
     else if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         device = gs_device_by_ordinal(poolProps->location.id);

@@ -27,6 +27,3 @@ void gs_pool_reconcile(uint32_t dev);
  *  Returns  true: the driver was called, the books are right, *ret_result is its answer; false:
  * nothing was done, because no pool, graph or import exists that it could belong to. */
 bool gs_pool_free_sync(CUresult (*real)(CUdeviceptr), CUdeviceptr ptr, CUresult *ret_result);
-
-/** Is this location not on any card? */
-bool gs_pool_is_host(CUmemLocationType type);

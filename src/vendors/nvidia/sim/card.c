@@ -104,7 +104,8 @@ CUresult gs_card_take(const struct gs_sim_take *take, struct gs_sim_id *ret_id)
     return rc ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-struct gs_sim_object *gs_card_object(struct gs_sim_id id)
+/* Object of an identity, or NULL if it is gone. Lock held, or the caller holds a reference. */
+static struct gs_sim_object *object_of(struct gs_sim_id id)
 {
     if (id.index >= GS_SIM_OBJECTS_MAX)
         return NULL;
@@ -123,14 +124,14 @@ static void settle_group(const struct gs_sim_object *o, uint32_t generation, uin
 
 void gs_card_drop(struct gs_sim_id id)
 {
-    struct gs_sim_object *o = gs_card_object(id);
+    struct gs_sim_object *o = object_of(id);
     if (!o)
         return;
     /* Sole owner: the pages go while the place is still ours and nobody waits for the lock. */
     if (o->owner == gs_sim_self.slot && o->owner_refs == 1 && !o->holds && !o->exported)
         gs_holders_punch(o->card, o->first_unit, o->units);
     gs_state_lock();
-    if (gs_card_object(id)) {
+    if (object_of(id)) {
         uint32_t group = o->group;
         gs_holders_drop(id.index, gs_sim_self.slot, 0);
         settle_group(o, id.generation, group);
@@ -142,11 +143,11 @@ CUresult gs_card_hold(struct gs_sim_id id)
 {
     CUresult rc = CUDA_ERROR_INVALID_VALUE;
     gs_state_lock();
-    struct gs_sim_object *o = gs_card_object(id);
+    struct gs_sim_object *o = object_of(id);
     /* An owner that died may be the only reason the object still exists. */
     if (o && o->owner != GS_SIM_NONE && !gs_process_is_alive(o->owner))
         (void)gs_process_reap(GS_SIM_NONE, GS_SIM_NONE, 1);
-    o = gs_card_object(id);
+    o = object_of(id);
     if (o) {
         uint32_t group = o->group;
         rc = gs_holders_add(id.index, gs_sim_self.slot) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -188,7 +189,7 @@ int gs_card_export_fd(struct gs_sim_id id, const void *payload, size_t n)
     if (rc)
         return rc;
     gs_state_lock();
-    struct gs_sim_object *o = gs_card_object(id);
+    struct gs_sim_object *o = object_of(id);
     int fd = o ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
     rc = !o ? -ENOENT : fd < 0 ? -errno : write_export(fd, id, payload, n);
     if (!rc && !o->exported) {

@@ -52,9 +52,6 @@ void gs_card_forget_process(uint32_t slot);
 /** Drop objects whose exported descriptors were all closed. Lock held. */
 void gs_card_sweep_exports(void);
 
-/** Object of an identity, or NULL if it is gone. Lock held, or the caller holds a reference. */
-struct gs_sim_object *gs_card_object(struct gs_sim_id id);
-
 /** Address of granule 0 of a card in this process (mapped at first use), or NULL. */
 char *gs_card_base(uint32_t card);
 /** Descriptor of the card's file for further mappings, or a negative errno. */

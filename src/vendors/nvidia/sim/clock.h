@@ -213,8 +213,6 @@ void gs_clock_turn_to(struct gs_clock *c, uint64_t now);
 void gs_clock_turn_sort(struct gs_clock *c, uint32_t slot);
 /** Give the card to whoever's turn it is at t. */
 void gs_clock_turn_seat(struct gs_clock *c);
-/** Close the sample period that ends at t. */
-void gs_clock_turn_sample(struct gs_clock *c);
 /** When `tag` will be reached as things stand, at most `horizon`. */
 uint64_t gs_clock_turn_predict(const struct gs_clock *c, uint32_t slot, uint64_t tag,
                                uint64_t horizon);

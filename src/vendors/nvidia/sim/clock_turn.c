@@ -76,7 +76,8 @@ void gs_clock_turn_seat(struct gs_clock *c)
     note(c, &c->proc[c->current]);
 }
 
-void gs_clock_turn_sample(struct gs_clock *c)
+/* Close the sample period that ends at t. */
+static void close_sample(struct gs_clock *c)
 {
     c->sample[c->n_samples++ % GS_CLOCK_SAMPLES] =
         (struct gs_clock_sample){c->next_sample_ns, c->busy_ns - c->sampled_ns};
@@ -98,7 +99,7 @@ void gs_clock_turn_sample(struct gs_clock *c)
 static void idle_to(struct gs_clock *c, uint64_t now)
 {
     while (c->next_sample_ns <= now) {
-        gs_clock_turn_sample(c);
+        close_sample(c);
         uint64_t due = now < c->next_sample_ns ? 0 : (now - c->next_sample_ns) / GS_CLOCK_SAMPLE_NS;
         if (due > GS_CLOCK_SAMPLES)
             c->next_sample_ns += (due - GS_CLOCK_SAMPLES) * GS_CLOCK_SAMPLE_NS;
@@ -166,7 +167,7 @@ void gs_clock_turn_to(struct gs_clock *c, uint64_t now)
             move(c, current, dt);
         }
         if (c->t_ns == c->next_sample_ns)
-            gs_clock_turn_sample(c);
+            close_sample(c);
     }
     /* A turn that nobody contested goes on with its slice in step. */
     if (c->current != GS_CLOCK_NONE)

@@ -22,7 +22,8 @@ struct plane {
     size_t pitch, slice;
 };
 
-uint64_t gs_copy_bytes(const CUDA_MEMCPY3D *c)
+/* For the cost model. */
+static uint64_t bytes_of(const CUDA_MEMCPY3D *c)
 {
     uint64_t bytes;
     if (!c->WidthInBytes || !c->Height || !c->Depth)
@@ -142,17 +143,6 @@ static void move(const CUDA_MEMCPY3D *c, const struct plane *to, const struct pl
                     from->start + z * from->slice + y * from->pitch, c->WidthInBytes);
 }
 
-CUresult gs_copy_run(const CUDA_MEMCPY3D *copy)
-{
-    struct plane to, from;
-    if (!gs_copy_bytes(copy))
-        return CUDA_SUCCESS;
-    CUresult rc = resolve_both(copy, &to, &from);
-    if (!rc)
-        move(copy, &to, &from);
-    return rc;
-}
-
 static enum gs_stream_work work_of(const CUDA_MEMCPY3D *c)
 {
     if (c->srcMemoryType == CU_MEMORYTYPE_HOST)
@@ -164,7 +154,7 @@ CUresult gs_copy_call(const CUDA_MEMCPY3D *copy, struct gs_sim_order order)
 {
     struct plane to, from;
     struct gs_sim_ctx *ctx = gs_context_current();
-    if (!gs_copy_bytes(copy))
+    if (!bytes_of(copy))
         return CUDA_SUCCESS;
     /* Memory of a graph has no bytes yet while the graph is made: a recorded copy is checked when
      * it runs. */
@@ -182,13 +172,13 @@ CUresult gs_copy_call(const CUDA_MEMCPY3D *copy, struct gs_sim_order order)
     /* A copy inside the card does not make the caller wait. */
     enum gs_stream_work work = work_of(copy);
     if (order.async || work == GS_STREAM_FILL)
-        rc = gs_stream_submit(order.async ? order.stream : NULL, work, gs_copy_bytes(copy));
+        rc = gs_stream_submit(order.async ? order.stream : NULL, work, bytes_of(copy));
     else
-        rc = gs_stream_run(work, gs_copy_bytes(copy));
+        rc = gs_stream_run(work, bytes_of(copy));
     if (rc)
         return rc;
     move(copy, &to, &from);
-    gs_managed_write((CUdeviceptr)(uintptr_t)to.start, gs_copy_bytes(copy));
+    gs_managed_write((CUdeviceptr)(uintptr_t)to.start, bytes_of(copy));
     return CUDA_SUCCESS;
 }
 

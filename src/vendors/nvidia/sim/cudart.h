@@ -56,8 +56,6 @@ struct dim3 {
 cudaError_t gs_cudart_enter(void);
 /** Note `e` as the thread's last error if it is one; returns it. */
 cudaError_t gs_cudart_done(cudaError_t e);
-/** Device of the calling thread, valid after gs_cudart_enter(). */
-int gs_cudart_device(void);
 /** Primary context of a device, retained once per process. */
 cudaError_t gs_cudart_primary(int device, CUcontext *ret);
 

@@ -57,7 +57,8 @@ cudaError_t gs_cudart_enter(void)
     return e ? e : cuCtxSetCurrent(ctx);
 }
 
-int gs_cudart_device(void)
+/* Device of the calling thread, valid after gs_cudart_enter(). */
+static int own_device(void)
 {
     CUdevice d;
     return cuCtxGetDevice(&d) ? device : d;
@@ -101,7 +102,7 @@ RT(cudaGetDevice, int *ret)
     if (!e && !ret)
         e = CUDA_ERROR_INVALID_VALUE;
     if (!e)
-        *ret = gs_cudart_device();
+        *ret = own_device();
     return gs_cudart_done(e);
 }
 
@@ -162,7 +163,7 @@ RT(cudaGetDeviceFlags, unsigned int *flags)
 RT(cudaDeviceReset, void)
 {
     cudaError_t e = init();
-    int dev = gs_cudart_device();
+    int dev = own_device();
     if (e)
         return gs_cudart_done(e);
     pthread_mutex_lock(&lock);

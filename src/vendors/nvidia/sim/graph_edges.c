@@ -192,7 +192,7 @@ void gs_graph_user_release(CUuserObject object, unsigned int count)
     }
 }
 
-CUresult gs_graph_user_retain(CUuserObject object, unsigned int count)
+static CUresult retain(CUuserObject object, unsigned int count)
 {
     struct user_object *u = (struct user_object *)object;
     if (!gs_object_is(u, GS_OBJECT_USER) || !count)
@@ -221,7 +221,7 @@ CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destro
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
     GS_SIM_ENTER_READY();
-    return gs_graph_user_retain(object, count);
+    return retain(object, count);
 }
 
 CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
@@ -246,7 +246,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
     g->users = refs;
     /* CU_GRAPH_USER_OBJECT_MOVE: the caller's references become the graph's. */
     if (!(flags & 1)) {
-        CUresult r = gs_graph_user_retain(object, count);
+        CUresult r = retain(object, count);
         if (r)
             return r;
     }

@@ -66,6 +66,5 @@ CUresult gs_graph_copy(struct gs_graph *from, struct gs_graph **ret);
  *  CUDA_ERROR_INVALID_VALUE if there is a cycle. */
 CUresult gs_graph_sort(struct gs_graph *g, struct gs_node ***ret);
 
-/** User objects: drop `count` references of one. */
+/** Drop `count` references of a user object. */
 void gs_graph_user_release(CUuserObject object, unsigned int count);
-CUresult gs_graph_user_retain(CUuserObject object, unsigned int count);

@@ -109,7 +109,7 @@ int64_t gs_holders_place(uint32_t card, uint64_t units)
     return -ENOSPC;
 }
 
-void gs_holders_unplace(uint32_t card, uint64_t first, uint64_t units)
+static void unplace(uint32_t card, uint64_t first, uint64_t units)
 {
     struct gs_sim_card_state *c = &gs_sim_state->card[card];
     write_bits(gs_state_bitmap(card), first, units, 0);
@@ -132,7 +132,7 @@ void gs_holders_charge(const struct gs_sim_object *o)
         add(&s->proc[o->owner].used_bytes[o->card], o->bytes);
 }
 
-void gs_holders_uncharge(const struct gs_sim_object *o)
+static void uncharge(const struct gs_sim_object *o)
 {
     struct gs_sim_state *s = gs_sim_state;
     add(&s->card[o->card].used_bytes, -o->bytes);
@@ -175,10 +175,10 @@ static void destroy(uint32_t index)
 {
     struct gs_sim_state *s = gs_sim_state;
     struct gs_sim_object *o = &s->object[index];
-    gs_holders_uncharge(o);
+    uncharge(o);
     __atomic_store_n(&o->kind, GS_SIM_FREE, __ATOMIC_RELEASE);
     if (o->units)
-        gs_holders_unplace(o->card, o->first_unit, o->units);
+        unplace(o->card, o->first_unit, o->units);
     o->next_free = s->object_free;
     s->object_free = index;
 }
@@ -204,7 +204,7 @@ static void inherit(uint32_t index)
 {
     struct gs_sim_object *o = &gs_sim_state->object[index];
     struct gs_sim_hold *h = find_hold(index, GS_SIM_NONE);
-    gs_holders_uncharge(o);
+    uncharge(o);
     o->owner = GS_SIM_NONE;
     o->owner_refs = 0;
     if (h) {
@@ -256,7 +256,7 @@ int gs_holders_add(uint32_t index, uint32_t slot)
         return 0;
     }
     if (o->owner == GS_SIM_NONE) { /* only a descriptor kept it: the importer is charged */
-        gs_holders_uncharge(o);
+        uncharge(o);
         o->owner = slot;
         o->owner_refs = 1;
         o->group = s->proc[slot].group;

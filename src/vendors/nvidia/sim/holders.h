@@ -14,11 +14,9 @@ GS_WUR int64_t gs_holders_new(void);
 
 /** Find `units` granules in a card's span and mark them. Returns the first or -ENOSPC. */
 GS_WUR int64_t gs_holders_place(uint32_t card, uint64_t units);
-void gs_holders_unplace(uint32_t card, uint64_t first, uint64_t units);
 
-/** Add to or take from the sums of card, group and process of an object. */
+/** Add an object to the sums of its card, group and process. */
 void gs_holders_charge(const struct gs_sim_object *o);
-void gs_holders_uncharge(const struct gs_sim_object *o);
 
 /** Change what an object is charged for (managed memory moves). */
 void gs_holders_resize(uint32_t index, uint64_t bytes);

@@ -228,7 +228,8 @@ CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library
     return cuLibraryGetGlobal(dptr, bytes, library, name);
 }
 
-CUresult gs_library_function(struct gs_function *kernel, struct gs_function **ret)
+/* Function of a kernel in the current context. */
+static CUresult function_of(struct gs_function *kernel, struct gs_function **ret)
 {
     struct gs_module *m;
     struct gs_sim_ctx *ctx = gs_context_current();
@@ -244,7 +245,7 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
     struct gs_function *f;
     if (!pFunc)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult r = gs_library_function(k, &f);
+    CUresult r = function_of(k, &f);
     if (!r)
         *pFunc = (CUfunction)f;
     return r;

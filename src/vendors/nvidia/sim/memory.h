@@ -44,15 +44,6 @@ CUresult gs_memory_find(CUdeviceptr ptr, struct gs_sim_range *ret);
 /** Whether [ptr, ptr + n) lies wholly in one known allocation, or in neighbouring mappings. */
 int gs_memory_is_valid(CUdeviceptr ptr, size_t n);
 
-/** Pools for graph memory nodes: memory of a device's graph pool of this process.
- *  `take` charges at least `bytes` (chunked as pools are); `give` returns it to the graph pool,
- *  which keeps it until gs_memory_graph_trim(). Attributes as cuDeviceGetGraphMemAttribute. */
-CUresult gs_memory_graph_take(struct gs_sim_ctx *ctx, size_t bytes, CUdeviceptr *ret_ptr);
-CUresult gs_memory_graph_give(CUdeviceptr ptr);
-CUresult gs_memory_graph_trim(CUdevice device);
-CUresult gs_memory_graph_get(CUdevice device, CUgraphMem_attribute attr, uint64_t *ret_value);
-CUresult gs_memory_graph_reset_high(CUdevice device, CUgraphMem_attribute attr);
-
 /** Memory of a module's global variables or a stream-private need: plain device memory of a
  *  context, freed by gs_memory_free() or with the context. */
 CUresult gs_memory_alloc(struct gs_sim_ctx *ctx, size_t bytes, CUdeviceptr *ret_ptr);

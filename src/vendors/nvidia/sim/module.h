@@ -57,9 +57,6 @@ struct gs_function *gs_module_new_function(enum gs_object_kind kind, const char 
                                            const struct gs_image_func *f);
 void gs_module_free_function(struct gs_function *f);
 
-/** Function of a kernel in the current context. */
-CUresult gs_library_function(struct gs_function *kernel, struct gs_function **ret);
-
 /** Whole file, NUL-terminated; free() it. CUDA_ERROR_FILE_NOT_FOUND. */
 CUresult gs_module_read_file(const char *path, void **ret_data, size_t *ret_size);
 

@@ -14,7 +14,6 @@
 static struct gs_sim_pool *pools;
 static struct gs_sim_pool *defaults[GS_SIM_CARDS_MAX];
 static struct gs_sim_pool *currents[GS_SIM_CARDS_MAX];
-static struct gs_sim_pool *graphs[GS_SIM_CARDS_MAX];
 static struct gs_sim_pool *host_pool;
 static uint32_t n_empty_chunks; /* of all pools: nothing to do at most synchronisation points */
 
@@ -24,12 +23,6 @@ struct gs_sim_pool *gs_pool_get(CUmemoryPool handle)
     while (p && (CUmemoryPool)p != handle)
         p = p->next;
     return p && !p->is_dying ? p : NULL;
-}
-
-unsigned long long gs_pool_handle_types(const struct gs_sim_range *range)
-{
-    const struct gs_sim_pool *p = range->owner;
-    return p ? (unsigned long long)p->props.handleTypes : 0;
 }
 
 struct gs_sim_pool *gs_pool_new(const CUmemPoolProps *props)
@@ -264,7 +257,9 @@ void gs_pool_destroy(struct gs_sim_pool *p)
         unlink_pool(p);
 }
 
-CUresult gs_pool_give(CUdeviceptr ptr)
+/* Give one back to its pool, which keeps the chunk. CUDA_ERROR_INVALID_VALUE for other pointers.
+ */
+static CUresult give_back(CUdeviceptr ptr)
 {
     const struct gs_sim_range *r = gs_memory_at(ptr, NULL);
     struct gs_sim_block *b = r && r->kind == GS_SIM_RANGE_BLOCK ? r->owner : NULL;
@@ -288,7 +283,7 @@ CUresult gs_pool_give(CUdeviceptr ptr)
 CUresult gs_pool_free(CUdeviceptr ptr)
 {
     gs_process_lock();
-    CUresult rc = gs_pool_give(ptr);
+    CUresult rc = give_back(ptr);
     gs_process_unlock();
     return rc ? gs_import_close(ptr) : rc;
 }
@@ -299,79 +294,7 @@ void gs_memory_synchronized(struct gs_sim_ctx *ctx)
         return;
     gs_process_lock();
     for (struct gs_sim_pool *p = pools; p; p = p->next)
-        if (p->n_empty && p->device == ctx->device && p->reserved > p->threshold &&
-            p != graphs[p->device])
+        if (p->n_empty && p->device == ctx->device && p->reserved > p->threshold)
             (void)gs_pool_trim(p, p->threshold);
     gs_process_unlock();
-}
-
-static struct gs_sim_pool *graph_pool(CUdevice device)
-{
-    if (!graphs[device])
-        graphs[device] = make_default(CU_MEM_LOCATION_TYPE_DEVICE, device);
-    return graphs[device];
-}
-
-CUresult gs_memory_graph_take(struct gs_sim_ctx *ctx, size_t bytes, CUdeviceptr *ret_ptr)
-{
-    gs_process_lock();
-    struct gs_sim_pool *p = graph_pool(ctx->device);
-    CUresult rc = p ? gs_pool_take(p, bytes, ret_ptr) : CUDA_ERROR_OUT_OF_MEMORY;
-    gs_process_unlock();
-    return rc;
-}
-
-CUresult gs_memory_graph_give(CUdeviceptr ptr)
-{
-    gs_process_lock();
-    CUresult rc = gs_pool_give(ptr);
-    gs_process_unlock();
-    return rc;
-}
-
-CUresult gs_memory_graph_trim(CUdevice device)
-{
-    gs_process_lock();
-    if (graphs[device])
-        (void)gs_pool_trim(graphs[device], 0);
-    gs_process_unlock();
-    return CUDA_SUCCESS;
-}
-
-CUresult gs_memory_graph_get(CUdevice device, CUgraphMem_attribute attr, uint64_t *ret_value)
-{
-    CUresult rc = CUDA_SUCCESS;
-    gs_process_lock();
-    const struct gs_sim_pool *p = graph_pool(device);
-    if (!p)
-        rc = CUDA_ERROR_OUT_OF_MEMORY;
-    else if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)
-        *ret_value = p->used;
-    else if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-        *ret_value = p->used_high;
-    else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
-        *ret_value = p->reserved;
-    else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-        *ret_value = p->reserved_high;
-    else
-        rc = CUDA_ERROR_INVALID_VALUE;
-    gs_process_unlock();
-    return rc;
-}
-
-CUresult gs_memory_graph_reset_high(CUdevice device, CUgraphMem_attribute attr)
-{
-    CUresult rc = CUDA_SUCCESS;
-    gs_process_lock();
-    struct gs_sim_pool *p = graph_pool(device);
-    if (!p)
-        rc = CUDA_ERROR_OUT_OF_MEMORY;
-    else if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-        p->used_high = p->used;
-    else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-        p->reserved_high = p->reserved;
-    else
-        rc = CUDA_ERROR_INVALID_VALUE;
-    gs_process_unlock();
-    return rc;
 }

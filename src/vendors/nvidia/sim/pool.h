@@ -41,14 +41,8 @@ void gs_pool_set_current(CUdevice device, struct gs_sim_pool *p);
 
 /** Cut an allocation. CUDA_ERROR_OUT_OF_MEMORY if card or bound are full. */
 CUresult gs_pool_take(struct gs_sim_pool *p, size_t bytes, CUdeviceptr *ret_ptr);
-/** Give one back to its pool, which keeps the chunk. CUDA_ERROR_INVALID_VALUE for other pointers.
- */
-CUresult gs_pool_give(CUdeviceptr ptr);
 /** Return empty chunks while more than `keep` bytes would remain. Returns bytes returned. */
 uint64_t gs_pool_trim(struct gs_sim_pool *p, uint64_t keep);
 
 /** Free stream-ordered or imported memory (lock not held); used by cuMemFree too. */
 CUresult gs_pool_free(CUdeviceptr ptr);
-
-/** Handle types the pool of a range may be exported as. */
-unsigned long long gs_pool_handle_types(const struct gs_sim_range *range);

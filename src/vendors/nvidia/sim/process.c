@@ -101,7 +101,9 @@ int gs_process_is_alive(uint32_t slot)
     return !(same_ns && kill(p->pid, 0) && errno == ESRCH);
 }
 
-int gs_process_can_run(uint32_t slot)
+/* The same, and a process none of whose threads will ever run again counts as dead even before the
+ * kernel has dropped its locks (costs a look into /proc). */
+static int can_run(uint32_t slot)
 {
     const struct gs_sim_proc *p = &gs_sim_state->proc[slot];
     char path[64 + NAME_MAX];
@@ -153,7 +155,7 @@ unsigned gs_process_reap(uint32_t group, uint32_t card, int thorough)
         if (p->state != 1 || i == gs_sim_self.slot || (group != GS_SIM_NONE && p->group != group) ||
             (card != GS_SIM_NONE && !p->used_bytes[card]))
             continue;
-        if (thorough ? gs_process_can_run(i) : gs_process_is_alive(i))
+        if (thorough ? can_run(i) : gs_process_is_alive(i))
             continue;
         bury(i);
         n++;

@@ -29,13 +29,11 @@ GS_WUR int gs_process_join(void);
 
 /** Whether the process in `slot` still runs. Lock held or not. */
 int gs_process_is_alive(uint32_t slot);
-/** The same, and a process none of whose threads will ever run again counts as dead even before the
- *  kernel has dropped its locks (costs a look into /proc). */
-int gs_process_can_run(uint32_t slot);
 
 /** Free what dead processes held. Lock held. `group` GS_SIM_NONE: all groups; `card` GS_SIM_NONE:
  *  all cards, else only processes that hold memory there are looked at (and then freed wholly).
- *  `thorough`: by gs_process_can_run(), else gs_process_is_alive().
+ *  `thorough`: a process none of whose threads will ever run again counts as dead even before
+ *  the kernel has dropped its locks (costs a look into /proc); else by gs_process_is_alive().
  *  Returns how many were found dead. */
 unsigned gs_process_reap(uint32_t group, uint32_t card, int thorough);
 

@@ -7,7 +7,8 @@
 #include "vendors/nvidia/sim/managed.h"
 #include "vendors/nvidia/sim/memory.h"
 
-uint64_t gs_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set)
+/* Bytes that such a node moves, for the cost model. */
+static uint64_t bytes_of(const CUDA_MEMSET_NODE_PARAMS *set)
 {
     return (uint64_t)set->width * set->height * set->elementSize;
 }
@@ -61,14 +62,6 @@ static void fill(const CUDA_MEMSET_NODE_PARAMS *set)
         fill_row(start + y * set->pitch, set);
 }
 
-CUresult gs_set_run(const CUDA_MEMSET_NODE_PARAMS *set)
-{
-    CUresult rc = check(set, 0);
-    if (!rc && set->width)
-        fill(set);
-    return rc;
-}
-
 static CUresult call(const CUDA_MEMSET_NODE_PARAMS *set, struct gs_sim_order order)
 {
     GS_SIM_ENTER_CTX(ctx);
@@ -90,11 +83,11 @@ static CUresult call(const CUDA_MEMSET_NODE_PARAMS *set, struct gs_sim_order ord
     if (!set->width || !set->height)
         return CUDA_SUCCESS;
     /* Fills of device memory do not make the caller wait. */
-    rc = gs_stream_submit(order.async ? order.stream : NULL, GS_STREAM_FILL, gs_set_bytes(set));
+    rc = gs_stream_submit(order.async ? order.stream : NULL, GS_STREAM_FILL, bytes_of(set));
     if (rc)
         return rc;
     fill(set);
-    gs_managed_write(set->dst, gs_set_bytes(set));
+    gs_managed_write(set->dst, bytes_of(set));
     return CUDA_SUCCESS;
 }
 

@@ -32,7 +32,8 @@ struct config {
     uint32_t zero_cost;
 };
 
-int gs_state_parse_size(const char *text, uint64_t *ret_bytes)
+/* Digits and an optional suffix K M G T (decimal) or Ki Mi Gi Ti (binary). */
+static int parse_size(const char *text, uint64_t *ret_bytes)
 {
     static const char units[] = "KMGT";
     char *end = NULL;
@@ -60,7 +61,7 @@ static int env_size(const char *name, uint64_t *value)
     const char *text = getenv(name);
     if (!text || !*text)
         return 0;
-    int rc = gs_state_parse_size(text, value);
+    int rc = parse_size(text, value);
     if (rc)
         (void)fprintf(stderr, "gpuslice-sim: %s='%s' is not a size\n", name, text);
     return rc;
@@ -316,11 +317,6 @@ int gs_state_open(void)
     }
     (void)pthread_mutex_unlock(&open_lock);
     return rc;
-}
-
-const char *gs_state_dir(void)
-{
-    return dir;
 }
 
 int gs_state_path(char *buf, size_t n, const char *name)

@@ -154,8 +154,7 @@ GS_WUR int gs_state_open(void);
 /** The mapping after gs_state_open() succeeded, else NULL. */
 extern struct gs_sim_state *gs_sim_state;
 
-/** Folder in use, and a path in it; `buf` of PATH_MAX bytes. Returns 0 or -ENAMETOOLONG. */
-const char *gs_state_dir(void);
+/** A path in the folder in use; `buf` of PATH_MAX bytes. Returns 0 or -ENAMETOOLONG. */
 GS_WUR int gs_state_path(char *buf, size_t n, const char *name);
 
 /** Take and leave the lock of all processes. If its owner died, the sums are made right first. */
@@ -176,7 +175,3 @@ static inline struct gs_clock *gs_state_clock(uint32_t card)
 
 /** Index of the group `name` (made if new). Lock held. Returns -ENOSPC when the table is full. */
 GS_WUR int gs_state_group(const char *name);
-
-/** Parse a size: digits and an optional suffix K M G T (decimal) or Ki Mi Gi Ti (binary).
- *  Returns 0 or -EINVAL. */
-GS_WUR int gs_state_parse_size(const char *text, uint64_t *ret_bytes);

@@ -176,14 +176,6 @@ void gs_stream_each(struct gs_sim_ctx *ctx, void (*fn)(struct gs_stream *s, void
     pthread_mutex_unlock(&a->lock);
 }
 
-void gs_stream_drain(uint32_t card)
-{
-    const struct gs_clock *c = gs_state_clock(card);
-    if (!gs_sim_self.zero_cost)
-        gs_stream_wait(card, __atomic_load_n(&c->proc[gs_sim_self.slot].end_ns, __ATOMIC_ACQUIRE),
-                       gs_stream_spin_ns());
-}
-
 void gs_stream_forget_context(CUcontext ctx)
 {
     struct gs_apictx *a = gs_apictx_of((struct gs_sim_ctx *)ctx);

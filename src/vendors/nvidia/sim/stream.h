@@ -45,8 +45,5 @@ void gs_stream_wait(uint32_t card, uint64_t tag, uint64_t spin_ns);
 /** How long the calling thread's context likes to wait awake (CU_CTX_SCHED_*), ns. */
 uint64_t gs_stream_spin_ns(void);
 
-/** Wait for everything this process has submitted to card `card`. */
-void gs_stream_drain(uint32_t card);
-
 /** The context is going away: its streams and events with it. */
 void gs_stream_forget_context(CUcontext ctx);

@@ -29,12 +29,6 @@ struct gs_sim_handle *gs_vmm_get(CUmemGenericAllocationHandle handle)
     return h;
 }
 
-unsigned long long gs_vmm_handle_types(const struct gs_sim_range *range)
-{
-    const struct gs_sim_handle *h = range->owner;
-    return h ? (unsigned long long)h->prop.requestedHandleTypes : 0;
-}
-
 void gs_vmm_unref(struct gs_sim_handle *h, int mapping)
 {
     if (mapping)

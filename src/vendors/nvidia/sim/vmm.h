@@ -16,9 +16,6 @@ struct gs_sim_handle {
     uint32_t mappings;
 };
 
-/** Handle types that memory mapped at a range may be exported as. */
-unsigned long long gs_vmm_handle_types(const struct gs_sim_range *range);
-
 /** Mapping of handles (map.c). Process lock held. */
 struct gs_sim_handle *gs_vmm_get(CUmemGenericAllocationHandle handle);
 /** One reference less (of a handle or a mapping); the last one gives the memory back. */
