@@ -25,6 +25,8 @@ headers_alone() {
     return $bad
 }
 banned() { ! git grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|localtime|gmtime|atoi|atol)\s*\(' -- 'src/*.c' 'src/*.h'; }
+# A label of a documentation comment begins its line: the formatter used to fill them into the line before.
+labels() { ! git grep -nE '[^ *] (Returns|Threads|Owner|Units|Shape|Source|Memory)(  |$)' -- 'src/*.c' 'src/*.h'; }
 unfinished() { ! git grep -nwE 'TODO|FIXME|XXX' -- src tests bench fuzz tools ':!tools/lint.sh'; }
 # Formatter and analyzer are of one version, from tests/requirements.txt: what they say must not depend on the
 # system. The analyzer's package lacks the compiler's own headers; own_string.c is built with a flag of gcc's own.
@@ -44,6 +46,7 @@ check "unused symbols" python3 tools/check_unused.py build/release
 check format format
 check "headers compile alone" headers_alone
 check "banned functions" banned
+check "labels of comments" labels
 check "marks of unfinished work" unfinished
 check "hook binary" python3 tools/check_hook_binary.py build/stage/lib/gpuslice/libvgpu.so
 check clang-tidy tidy

@@ -2,7 +2,8 @@
 /* Time as a parameter: code that waits runs under virtual time in tests.
  *
  * Units    nanoseconds; `mono` since some fixed point (never goes back), `real` since the epoch,
- * UTC. Threads  the real clock: any; a virtual clock: the thread that owns it. */
+ *          UTC.
+ * Threads  the real clock: any; a virtual clock: the thread that owns it. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,7 +9,9 @@
  * quotes and control characters are escaped; a field is cut at GS_LOG_FIELD bytes, a line at
  * GS_LOG_LINE. Lines of one msg beyond `burst` per `window_ms` are counted instead of written; the
  * count is added to the next line of that msg that is written as "suppressed". Never allocates. One
- * log per process: this is the one global of the room (lock inside, taken last). Threads  any. */
+ * log per process: this is the one global of the room (lock inside, taken last).
+ *
+ * Threads  any. */
 
 #include <stdbool.h>
 #include <stddef.h>

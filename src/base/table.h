@@ -25,11 +25,11 @@ struct gs_table {
 void gs_table_init(struct gs_table *table, size_t n_columns, uint32_t right);
 void gs_table_fini(struct gs_table *table);
 /** Append the next cell, left to right, row by row. Control characters become '?', so that a name
- * from a stranger cannot drive the terminal. */
+ *  from a stranger cannot drive the terminal. */
 void gs_table_add(struct gs_table *table, const char *text);
 void gs_table_addf(struct gs_table *table, const char *fmt, ...) GS_PRINTF(2, 3);
 /** Write the rows, each after `indent`, two spaces between columns, none at the end. Returns 0 or
- * -ENOMEM. */
+ *  -ENOMEM. */
 GS_WUR int gs_table_write(const struct gs_table *table, const char *indent, struct gs_buf *buf);
 
 /** Bar of `width` cells, "[####----]" with @ascii, block characters without. `part` beyond `whole`

@@ -1,5 +1,5 @@
 #pragma once
-/* Binding pods to nodes: one write that carries the grant (or none of both happens), after HAMi's
+/* Binding pods to nodes: one write that carries the grant (or neither happens), after HAMi's
  * node lock where the node's plugin needs it. Binds to one node that need the lock go one after the
  * other, in the order they came, and go on as soon as the lock is seen free.
  *
@@ -30,14 +30,14 @@ struct gs_binder_opt {
     /** Asked when a bind comes and right before its write. NULL: always yes. */
     enum gs_leader_state (*leads)(void *arg);
     /** Annotations more to write for this pod on this node (a signature). NULL: none. 0 or
-     * negative. */
+     *  negative. */
     int (*seal)(void *arg, const struct gs_extender_binding *binding, struct gs_arena *arena,
                 struct gs_pairs *annotations);
     void *arg;
 };
 
 /** `error` is empty where the pod is bound; else one sentence. From the loop, once, never before
- * the call returned. */
+ *  the call returned. */
 typedef void gs_binder_done(void *arg, const char *error);
 
 GS_WUR int gs_binder_new(struct gs_kube_client *client, struct gs_books *books,

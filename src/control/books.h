@@ -27,7 +27,7 @@ struct gs_books_pod {
     const uint32_t *tag;             /**< [policies->n] vendors' notes; NULL: none */
     const struct gs_str *placements; /**< [policies->n] text of gs_keys.placements; NULL: none */
     size_t n_init;                   /**< of the grants' slots, how many are init containers */
-    const bool *is_app; /**< [n_slots] sidecars count with the app containers; NULL: none */
+    const bool *is_app; /**< [n_slots] of app containers and sidecars; NULL: of all after n_init */
     size_t n_slots;     /**< containers of the pod */
     bool inits_done;    /**< every init container has ended well */
     bool is_over;       /**< Succeeded or Failed: holds nothing */
@@ -48,7 +48,7 @@ const struct gs_policies *gs_books_policies(const struct gs_books *books);
 
 /** The node is there, with these annotations and capacities. Devices of a vendor whose annotation
  *  cannot be read stay as they were (and *err says why; the return value is then -EINVAL, all else
- * is done). 0, -EINVAL, -ENOMEM. */
+ *  is done). 0, -EINVAL, -ENOMEM. */
 int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, struct gs_err *err);
 /** The node is gone. Its pods stay in the books until they go too. */
 void gs_books_node_gone(struct gs_books *books, struct gs_str name);
@@ -85,8 +85,8 @@ bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,
 /** A Binding is on its way: the reservation lasts at least until then. A hold likewise. */
 void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_ms);
 /** A Binding is being written: until it is known how that ended the reservation stays, whoever
- * gives it up (gs_books_release() answers false, gs_books_reserve() -EBUSY), and does not expire.
- */
+ *  gives it up (gs_books_release() answers false, gs_books_reserve() -EBUSY), and does not
+ *  expire. */
 void gs_books_pin(struct gs_books *books, struct gs_str uid, bool is_pinned);
 bool gs_books_is_pinned(const struct gs_books *books, struct gs_str uid);
 /** Give up every reservation and hold whose lease has ended, and pods deleted by force whose time

@@ -39,8 +39,8 @@ struct gs_extender_binding {
 GS_WUR int gs_extender_read_binding(struct gs_str body, struct gs_arena *arena,
                                     struct gs_extender_binding *ret, struct gs_err *err);
 
-/** ExtenderFilterResult under construction; failure is sticky. Text is copied
- * where nothing else is said. */
+/** ExtenderFilterResult under construction; failure is sticky. Text is copied where nothing else is
+ *  said. */
 struct gs_extender_reply {
     yyjson_mut_doc *doc;
     yyjson_mut_val *names, *nodes, *failed; /**< NULL: null in the answer */
@@ -58,7 +58,7 @@ void gs_extender_reply_failed(struct gs_extender_reply *reply, struct gs_str nod
 /** A copy of a text that lives as long as the answer; empty: no memory. */
 struct gs_str gs_extender_reply_keep(struct gs_extender_reply *reply, struct gs_str text);
 /** {"Nodes":...,"NodeNames":...,"FailedNodes":...,"FailedAndUnresolvableNodes":null,"Error":""}
- * from malloc(). 0 or -ENOMEM. */
+ *  from malloc(). 0 or -ENOMEM. */
 GS_WUR int gs_extender_reply_write(struct gs_extender_reply *reply, char **ret, size_t *ret_n);
 /** {"Error":text}, of a bind; empty text: success. From malloc(). 0 or -ENOMEM. */
 GS_WUR int gs_extender_write_error(const char *text, char **ret, size_t *ret_n);

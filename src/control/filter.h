@@ -71,7 +71,7 @@ GS_WUR int gs_filter_prioritize(const struct gs_filter_env *env, struct gs_str b
 
 /** Decide a pod of this priority for one given node, and reserve: at bind, where a reservation was
  *  lost or was never made. What is held for others of its priority or above is not free to it. 0;
- * -ENOSPC (err says what is lacking); -ENOENT the node has no devices; -ENODATA the pod asks for
- * none; -EBUSY it is being bound; -EINVAL; -ENOMEM. */
+ *  -ENOSPC (err says what is lacking); -ENOENT the node has no devices; -ENODATA the pod asks for
+ *  none; -EBUSY it is being bound; -EINVAL; -ENOMEM. */
 GS_WUR int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
                              int32_t priority, struct gs_str node, struct gs_err *err);

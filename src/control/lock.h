@@ -52,9 +52,9 @@ struct gs_lock_op;
 typedef void gs_lock_fn(void *arg, int rc, struct gs_str value, const struct gs_err *err);
 
 /** One try to take it: a GET and a PATCH with the version read (or the PATCH alone, where a version
- *  is given). It is taken over where it has
- *  expired, where its pod is gone or over, and where its pod has been bound elsewhere, was never
- *  bound, or has been served, and the lock stood so for ten seconds. Text is copied. */
+ *  is given). It is taken over where it has expired, where its pod is gone or over, and where
+ *  its pod has been bound elsewhere, was never bound, or has been served, and the lock stood so for
+ *  ten seconds. Text is copied. */
 GS_WUR int gs_lock_take(struct gs_kube_client *client, const struct gs_lock_want *want,
                         gs_lock_fn *fn, void *arg, struct gs_lock_op **ret, struct gs_err *err);
 /** Give it back if it is this pod's (or, as HAMi does, a legacy one that names nobody). rc 0: it is

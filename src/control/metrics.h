@@ -69,5 +69,5 @@ struct gs_metrics_from {
 };
 
 /** Everything whose number does not grow with the cluster: calls, refusals, cache, books, binds,
- * preemption, waiting pods, API client and listeners, and the process itself. */
+ *  preemption, waiting pods, API client and listeners, and the process itself. */
 void gs_metrics_write(const struct gs_metrics_from *from, struct gs_buf *buf);

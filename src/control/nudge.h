@@ -1,7 +1,9 @@
 #pragma once
 /* Having kube-scheduler try a waiting pod again: it does so when something changes that may concern
  * the pod, and the surest of these is a change of the pod itself. So the annotation
- * GS_NAME_ROOM_SEEN is written to it. Threads  the loop's. */
+ * GS_NAME_ROOM_SEEN is written to it.
+ *
+ * Threads  the loop's. */
 
 #include "core/str.h"
 #include "kube/client.h"

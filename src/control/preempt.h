@@ -6,7 +6,9 @@
  *
  * One pod at a time goes through: planning (a node at a time, between requests), the nomination
  * (status.nominatedNodeName), evictions one after the other, waiting. A pod that is refused again
- * meanwhile changes nothing. Threads  the loop's. */
+ * meanwhile changes nothing.
+ *
+ * Threads  the loop's. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,7 +39,7 @@ GS_WUR int gs_preempt_new(struct gs_kube_client *client, struct gs_books *books,
 struct gs_preempt *gs_preempt_free(struct gs_preempt *preempt);
 
 /** A filter call ended with this note: where it found no room for a pod that may preempt, others
- * may have to go. Cheap: work is done later. `body` is the call's and is copied. */
+ *  may have to go. Cheap: work is done later. `body` is the call's and is copied. */
 void gs_preempt_refused(struct gs_preempt *preempt, struct gs_str body,
                         const struct gs_filter_note *note);
 /** POST /preempt: victims that kube-scheduler has chosen for what it sees itself, node by node. The

@@ -1,6 +1,6 @@
 #pragma once
 /* Insides of preemption, shared by its files: who is chosen (preempt.c), what is done to them
- * (preempt_act.c). */
+ * (preempt_act.c), and what is said of kube-scheduler's own choice (preempt_verb.c). */
 
 #include "base/map.h"
 #include "control/budgets.h"
@@ -14,17 +14,17 @@
 
 enum gs_preempt_step {
     GS_PREEMPT_RESTING,
-    GS_PREEMPT_READING, /* the call that refused the pod */
-    GS_PREEMPT_PICKING, /* nodes to plan for */
+    GS_PREEMPT_READING, /**< the call that refused the pod */
+    GS_PREEMPT_PICKING, /**< nodes to plan for */
     GS_PREEMPT_PLANNING,
     GS_PREEMPT_NOMINATING,
     GS_PREEMPT_EVICTING,
-    GS_PREEMPT_WAITING, /* until the victims are gone and the pod is bound */
+    GS_PREEMPT_WAITING, /**< until the victims are gone and the pod is bound */
 };
 
 struct gs_preempt_victim {
     struct gs_str uid, ns, name;
-    bool is_ours; /* in the map of those asked, by this pod */
+    bool is_ours; /**< in the map of those asked, by this pod */
 };
 
 /** A node where a budget refused. */
@@ -39,15 +39,15 @@ struct gs_preempt_case;
 /** A pod that wants others to leave. Its text is behind it. */
 struct gs_preempt_want {
     struct gs_preempt *p;
-    GS_LINK(struct gs_preempt_want) link; /* in `all` */
+    GS_LINK(struct gs_preempt_want) link; /**< in `all` */
     struct gs_str uid, ns, name;
     int32_t priority;
     enum gs_preempt_step step;
-    bool is_in_flight; /* a request's answer comes yet */
+    bool is_in_flight; /**< a request's answer comes yet */
     bool is_over;
     bool is_nominated;
-    struct gs_preempt_case *what; /* NULL: nothing more to plan */
-    struct gs_arena made;         /* of what was decided */
+    struct gs_preempt_case *what; /**< NULL: nothing more to plan */
+    struct gs_arena made;         /**< of what was decided */
     struct gs_str node;
     struct gs_preempt_victim *victim;
     size_t n_victims, next_victim;
@@ -65,8 +65,8 @@ struct gs_preempt {
     struct gs_books *books;
     struct gs_preempt_opt opt;
     struct gs_budgets *budgets;
-    struct gs_map wants, asked;          /* by UID: of pods that want, of victims (the want) */
-    GS_LIST(struct gs_preempt_want) all; /* also those over whose answer is awaited */
+    struct gs_map wants, asked;          /**< by UID: of pods that want, of victims (the want) */
+    GS_LIST(struct gs_preempt_want) all; /**< also those over whose answer is awaited */
     struct gs_preempt_stats stats;
 };
 

@@ -30,5 +30,5 @@ void gs_refusals_init(struct gs_refusals *r, const struct gs_ask *ask,
                       struct gs_extender_reply *reply, struct gs_shortage *shortage);
 void gs_refusals_fini(struct gs_refusals *r);
 /** Ask a node why, and say so in the answer; NULL: it has no devices of ours. `name` lives until
- * the answer is written. 0; -EAGAIN it takes the pod; -ENOMEM. */
+ *  the answer is written. 0; -EAGAIN it takes the pod; -ENOMEM. */
 GS_WUR int gs_refusals_add(struct gs_refusals *r, const struct gs_node *node, struct gs_str name);

@@ -9,7 +9,9 @@
  * pod that fits by now is nudged (control/nudge.h) unless it has come by itself.
  *
  * Nothing is lost: a change counts from the refusal on, by the books' own count; a nudge that
- * nobody followed is sent again while there is room. Threads  the loop's. */
+ * nobody followed is sent again while there is room.
+ *
+ * Threads  the loop's. */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -32,6 +32,5 @@ void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf
 void gs_shortage_write_words(const struct gs_node *node, const struct gs_reasons *reasons,
                              struct gs_buf *buf);
 /** The reason that counts: the one that most cards gave, the earlier of the table where several
- * did.
- */
+ *  did. */
 enum gs_reason gs_shortage_chief(const struct gs_reasons *reasons);

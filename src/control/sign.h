@@ -17,8 +17,8 @@
 struct gs_sign;
 
 /** Keys from a file: one a line, of 16 to 1024 bytes, at most 8; the first signs, all are believed
- * (so that a new one can be brought in: add it as the second everywhere, make it the first, drop
- * the old one when no pod is left that was signed by it).
+ *  (so that a new one can be brought in: add it as the second everywhere, make it the first, drop
+ *  the old one when no pod is left that was signed by it).
  *  @takes_unsigned  believe grants without a signature (HAMi's scheduler writes such).
  *  Returns  0; -EINVAL no key, or a short one; -E2BIG; -ENOMEM; of open and read. */
 GS_WUR int gs_sign_new(const char *path, bool takes_unsigned, struct gs_sign **ret,

@@ -11,8 +11,9 @@
 GS_WUR int gs_size_parse_u64(struct gs_str s, uint64_t *ret);
 
 /** Bytes as users write them: `1073741824`, `1Gi`, `1.5Gi`, `2G`. K M G T P are decimal, Ki Mi Gi
- * Ti Pi binary; at most nine digits after the point, and only with a unit; the value is cut to
- * whole bytes. Returns  0; -EINVAL not a size; -ERANGE above UINT64_MAX. */
+ *  Ti Pi binary; at most nine digits after the point, and only with a unit; the value is cut to
+ *  whole bytes.
+ *  Returns  0; -EINVAL not a size; -ERANGE above UINT64_MAX. */
 GS_WUR int gs_size_parse(struct gs_str s, uint64_t *ret_bytes);
 /** As above, or `25%` / `12.5%` of `whole_bytes`, at most 100 %. */
 GS_WUR int gs_size_parse_share(struct gs_str s, uint64_t whole_bytes, uint64_t *ret_bytes);

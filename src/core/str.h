@@ -36,7 +36,7 @@ int gs_str_order(const void *a, const void *b);
 /** Cut `prefix` off the front of `*s`; false and unchanged when it does not begin so. */
 bool gs_str_skip(struct gs_str *s, struct gs_str prefix);
 /** Cut the part of `*s` before the first `sep` (all of it where there is none) and the separator
- * off the front. False when `*s` is empty. */
+ *  off the front. False when `*s` is empty. */
 bool gs_str_cut(struct gs_str *s, char sep, struct gs_str *ret_part);
 /** True when every byte is a graphic ASCII character and there is at least one. */
 bool gs_str_is_word(struct gs_str s);
@@ -45,11 +45,11 @@ bool gs_str_is_word(struct gs_str s);
 int gs_str_to_field(struct gs_str s, char *field, size_t cap);
 
 /** Copy to *at, where there is room for it and a NUL behind, and move *at there: for several texts
- * in one block. Returns the copy. */
+ *  in one block. Returns the copy. */
 struct gs_str gs_str_keep(struct gs_str s, char **at);
 
 /** Text under construction. Always NUL-terminated when cap > 0; what does not fit is cut and `cut`
- * set. */
+ *  set. */
 struct gs_str_out {
     char *p;
     size_t cap;

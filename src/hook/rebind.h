@@ -6,6 +6,6 @@
  * Limit: constructors of the opened objects run before that. */
 
 /** dlopen(file, flags) on behalf of the code at `caller`, then rebind. Plain file names are looked
- * for in the caller's RPATH or RUNPATH as the loader does it. Returns  the handle; NULL with
- * dlerror set. */
+ *  for in the caller's RPATH or RUNPATH as the loader does it.
+ *  Returns  the handle; NULL with dlerror set. */
 void *gs_rebind_open(const char *file, int flags, const void *caller);

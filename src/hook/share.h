@@ -17,12 +17,13 @@ struct gs_share_key {
 struct gs_share_key gs_share_key_of(const void *bytes, uint32_t n);
 
 /** Publish `bytes` of `dev`, now in our `held`: they move to the share. Publishing a key that we
- * hold already returns its id and changes nothing (no second leave is owed). Returns  id >= 0;
- * -ENOSPC table full (the charge simply stays in `held`); -ENODEV bad device. */
+ *  hold already returns its id and changes nothing (no second leave is owed).
+ *  Returns  id >= 0; -ENOSPC table full (the charge simply stays in `held`); -ENODEV bad device. */
 GS_WUR int gs_share_publish(uint32_t dev, uint64_t bytes, struct gs_share_key key);
 /** Give share `id`, which we hold, one more key to be joined by: pieces of one allocation of the
- * driver are exported under a handle each and share its bytes. Returns  `id` where that is its key
- * already; another id, which owes one leave; -ENOSPC table full; -ENOENT we do not hold it. */
+ *  driver are exported under a handle each and share its bytes.
+ *  Returns  `id` where that is its key already; another id, which owes one leave; -ENOSPC table
+ *           full; -ENOENT we do not hold it. */
 GS_WUR int gs_share_name(int id, struct gs_share_key key);
 /** Become a holder; each success owes one leave. Call it before the driver opens the memory and
  * leave after the driver has closed it (or failed to open): where the exporter dies in between, the

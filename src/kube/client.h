@@ -3,10 +3,9 @@
  *
  * All calls and callbacks are on the loop's thread. A call copies what it needs and returns; its
  * callback comes later, exactly once, never before the call returned. Idempotent verbs (get, list,
- * put, merge patch, delete) are tried again after transport errors, 429,
- * 500, 502, 503 and 504 with jitter, until the deadline; other verbs only where the server said
- * that it did nothing (429, or 503 with Retry-After) or no connection was made. Retry-After is
- * obeyed. */
+ * put, merge patch, delete) are tried again after transport errors, 429, 500, 502, 503 and 504,
+ * with jitter, until the deadline; other verbs only where the server said that it did nothing (429,
+ * or 503 with Retry-After) or no connection was made. Retry-After is obeyed. */
 
 #include <stdbool.h>
 #include <stddef.h>

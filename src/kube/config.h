@@ -70,8 +70,8 @@ struct gs_kube_config_opt {
  *  exist.
  *  @opt     NULL: all by default.
  *  Returns  0; -ENOENT nothing found (err lists where it looked); -EINVAL bad file (err has file
- * and line), unknown context, or a context whose cluster or user is missing; -EFBIG; -ENOMEM;
- *           -EOPNOTSUPP an auth provider that is no longer part of Kubernetes.
+ *           and line), unknown context, or a context whose cluster or user is missing; -EFBIG;
+ *           -ENOMEM; -EOPNOTSUPP an auth provider that is no longer part of Kubernetes.
  *  Owner    caller; release with gs_kube_config_fini(). */
 GS_WUR int gs_kube_config_load(const struct gs_kube_config_opt *opt, struct gs_kube_config *ret,
                                struct gs_err *err);

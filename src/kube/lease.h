@@ -31,7 +31,7 @@ struct gs_kube_lease_state {
 };
 
 /** Called when the holder or the count of holders changes, when the lease appears or goes, and when
- * we gain or lose it. */
+ *  we gain or lose it. */
 typedef void gs_kube_lease_fn(void *arg, const struct gs_kube_lease_state *state);
 
 struct gs_kube_lease_opt {

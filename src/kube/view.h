@@ -167,8 +167,8 @@ struct gs_kube_lease_view {
 
 /** Read one object. `val` is the object itself (not a list or a watch frame).
  *  Returns  0; -EINVAL wrong type, or no name where one is needed; -E2BIG too many entries;
- * -ENOMEM. On failure the view is unspecified but refers to nothing that was freed. Threads  pure.
- */
+ *           -ENOMEM. On failure the view is unspecified but refers to nothing that was freed.
+ *  Threads  pure. */
 GS_WUR int gs_kube_view_meta(struct yyjson_val *val, struct gs_arena *arena,
                              struct gs_kube_meta *ret, struct gs_err *err);
 /** A pod without a name is taken where it has generateName (as webhooks see it). */

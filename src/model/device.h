@@ -28,7 +28,7 @@ struct gs_device {
 
 /** Somebody who holds a part of a device. */
 struct gs_tenant {
-    struct gs_str uid; /**< pod's; empty: holder unknown (driver reports it used) */
+    struct gs_str uid; /**< pod's; empty: nobody knows whose */
     int32_t slots, mem_mib, cores;
     uint32_t tag; /**< vendor's note on the pod (MetaX: class and QoS); 0: none */
     int32_t place_start, place_size; /**< MIG placement; size 0: none */

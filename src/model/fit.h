@@ -1,7 +1,6 @@
 #pragma once
 /* Choosing devices of one vendor on one node for one container: the walk that most vendors share,
- * with their exceptions as questions. HAMi's order of checks; spec of the checks in
- * docs/scheduler.md. */
+ * with their exceptions as questions. The checks, in HAMi's order, are listed at gs_fit_walk(). */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,7 +75,7 @@ struct gs_fit_rules {
     enum gs_reason (*type)(const struct gs_policy *p, const struct gs_fit *fit,
                            const struct gs_device *dev);
     /** MiB and cores that a pick on this device takes. The usual: memory or floor(total * pct /
-     * 100), cores clamped to 100. */
+     *  100), cores clamped to 100. */
     enum gs_reason (*amounts)(const struct gs_policy *p, const struct gs_fit *fit,
                               const struct gs_device *dev, struct gs_pick *pick);
     /** Last question; may refine the pick (MIG placement). */
@@ -107,12 +106,13 @@ struct gs_fit_rules {
 
 /** Walk the order from its end, ask in HAMi's order, take what serves: health (a closed device
  *  counts as unhealthy), cordon, type, NUMA run, UUID, shares, mutex, amounts, quota, memory,
- * cores, exclusive, cores exhausted, last. Returns  number of picks (= request->nums); -ENOSPC with
- * fit->reasons filled; -ENOMEM. Threads  pure. */
+ *  cores, exclusive, cores exhausted, last.
+ *  Returns  number of picks (= request->nums); -ENOSPC with fit->reasons filled; -ENOMEM.
+ *  Threads  pure. */
 GS_WUR int gs_fit_walk(const struct gs_policy *policy, const struct gs_fit_rules *rules,
                        struct gs_fit *fit, struct gs_pick *ret_pick);
 /** The first questions of vendors that choose in their own way: is the device (index into
- * gs_node.dev) open, and its UUID not excluded by the pod? GS_REASON_COUNT: yes. */
+ *  gs_node.dev) open, and its UUID not excluded by the pod? GS_REASON_COUNT: yes. */
 enum gs_reason gs_fit_ask(const struct gs_fit *fit, uint32_t dev);
 /** Memory that the request takes of this device by the usual rule; 0 where it names none. */
 int32_t gs_fit_mem(const struct gs_request *request, const struct gs_device *dev);

@@ -22,7 +22,7 @@ struct gs_ranked {
     float score;
 };
 
-/** Does a come before b (the walk starts at the end: is b the better one)? A10 of the spec. Equal:
- *  the card's index decides, then the caller's order. */
+/** Does a come before b (the walk starts at the end: is b the better one)? By the policy's chain.
+ *  Equal: the card's index decides, then the caller's order. */
 bool gs_order_less(const struct gs_device_policy *p, bool is_numa_bound, const struct gs_ranked *a,
                    const struct gs_ranked *b);

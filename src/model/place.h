@@ -8,7 +8,7 @@
 
 struct gs_placement {
     const struct gs_node *node;
-    struct gs_taken *taken; /**< in the order containers, then vendors of the table */
+    struct gs_taken *taken; /**< in the order of containers, then of the table */
     size_t n;
     double score; /**< node->score (before the pod) plus the vendors' own */
 };

@@ -14,7 +14,7 @@ struct gs_pair {
 };
 
 /** Pairs with room to grow in the pod's arena. Keys are unique but for env, where the last one
- * counts. */
+ *  counts. */
 struct gs_pairs {
     struct gs_pair *at;
     size_t n, cap;

@@ -71,8 +71,8 @@ struct gs_policy_ops {
     int (*wish)(const struct gs_policy *policy, const struct gs_pod *pod, struct gs_arena *arena,
                 const void **ret);
     /** Devices of a node. 0 and *ret filled (n = 0: none); -EINVAL: unreadable, keep what was
-     * known; -ENOENT: this vendor says nothing about the node. Sets ret_dev/ret->n/ret->facts, not
-     * first. Asked by gs_node_read(). */
+     *  known; -ENOENT: this vendor says nothing about the node. Sets ret_dev/ret->n/ret->facts, not
+     *  first. Asked by gs_node_read(). */
     int (*read_node)(const struct gs_policy *policy, const struct gs_node_view *node,
                      struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
                      struct gs_err *err);

@@ -12,7 +12,7 @@
 struct yyjson_val;
 
 /** Called for each JSON element, after its common members were read, for what a vendor has of its
- * own (migProfiles, custominfo). 0, or negative with err: the whole annotation is refused. */
+ *  own (migProfiles, custominfo). 0, or negative with err: the whole annotation is refused. */
 typedef int (*gs_register_more)(void *user, struct yyjson_val *element, struct gs_arena *arena,
                                 struct gs_device *dev, struct gs_err *err);
 

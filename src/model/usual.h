@@ -37,8 +37,8 @@ GS_WUR int gs_usual_add(struct gs_policies *out, struct gs_arena *arena,
  */
 int gs_usual_admit(const struct gs_policy *policy, struct gs_pod *pod, size_t container,
                    struct gs_err *err);
-/** Refuse an amount: "invalid <name> value <value> in container <container>: <rule>". Returns
- *  -EINVAL. */
+/** Refuse an amount: "invalid <name> value <value> in container <container>: <rule>".
+ *  Returns  -EINVAL. */
 int gs_usual_refuse(const struct gs_container *c, struct gs_str name, const char *rule,
                     struct gs_err *err);
 /** Are count, memory and cores, where they stand, such as gs_usual_request() can read? What it

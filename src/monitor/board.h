@@ -40,7 +40,8 @@ struct gs_board_writer {
 /** Make a writer, not elected yet.
  *  @dir_fd  folder of the boards, open as long as the object lives.
  *  @uuid    becomes a file name.
- *  Returns  0; -EINVAL a UUID that is no file name; -ENOMEM. Owner  caller; gs_board_free(). */
+ *  Returns  0; -EINVAL a UUID that is no file name; -ENOMEM.
+ *  Owner  caller; gs_board_free(). */
 GS_WUR int gs_board_new(int dir_fd, const char *uuid, unsigned mode, uint64_t card_bytes,
                         struct gs_board_writer **ret);
 /** Resign and free; accepts NULL. Returns NULL. */

@@ -15,8 +15,9 @@ struct gs_err;
 #define GS_ADDR_TEXT 64
 
 /** Take an address apart; pure. @ret_host is a view into `text` without brackets, empty for
- * ":port". Returns  0; -EINVAL no port, a port beyond 65535, an IPv6 address without brackets, bad
- * brackets, a host longer than 253 bytes. */
+ *  ":port".
+ *  Returns  0; -EINVAL no port, a port beyond 65535, an IPv6 address without brackets, bad
+ *           brackets, a host longer than 253 bytes. */
 GS_WUR int gs_addr_split(struct gs_str text, struct gs_str *ret_host, uint16_t *ret_port);
 
 /** Open a listening TCP socket: non-blocking, close-on-exec, SO_REUSEADDR. An empty host listens on

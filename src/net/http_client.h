@@ -34,19 +34,24 @@ void gs_http_client_free_p(struct gs_http_client **client);
  *  -ENOMEM. */
 GS_WUR int gs_http_client_set_token(struct gs_http_client *client, const char *token);
 /** A new client certificate and key (PEM, copied) for connections opened from now on; those that
- * are open serve their calls to the end and take no new ones. Returns 0 or -errno. */
+ *  are open serve their calls to the end and take no new ones. Returns 0 or -errno. */
 GS_WUR int gs_http_client_set_cert(struct gs_http_client *client, struct gs_str cert_pem,
                                    struct gs_str key_pem);
 
 /** What came back; valid during the callback. */
 struct gs_http_answer {
-    int rc;                /**< 0 the whole answer came, whatever its status; else why not:
-                            *   -ECONNREFUSED no connection; -EHOSTUNREACH no such name; -ETIMEDOUT timeout,
-                            * deadline                or silence; -EKEYREJECTED the server's certificate or name is
-                            * not trusted;                -EPROTO                TLS or HTTP gone wrong;
-                            * -ECONNRESET cut in the                middle (also: less than                announced);                -EFBIG
-                            * beyond body_limit;                -ECANCELED a chunk callback said stop, or the
-                            * client goes;                -ENOMEM;                -EIO anything else */
+    /** 0: the whole answer came, whatever its status. Else why not:
+     *  -ECONNREFUSED  no connection;
+     *  -EHOSTUNREACH  no such name;
+     *  -ETIMEDOUT     timeout, deadline or silence;
+     *  -EKEYREJECTED  the server's certificate or name is not trusted;
+     *  -EPROTO        TLS or HTTP went wrong;
+     *  -ECONNRESET    cut in the middle, or less came than was announced;
+     *  -EFBIG         more than body_limit;
+     *  -ECANCELED     a chunk callback said stop, or the client goes;
+     *  -ENOMEM;
+     *  -EIO           anything else. */
+    int rc;
     int status;            /**< 100..599; 0 none came */
     struct gs_str body;    /**< whole; empty where on_chunk took it; NUL behind */
     int retry_after_s;     /**< seconds form of Retry-After; -1 absent or a date */
@@ -63,7 +68,7 @@ struct gs_http_answer {
 typedef bool gs_http_chunk_fn(void *user, const struct gs_http_answer *answer, const char *bytes,
                               size_t n);
 /** The end, exactly once unless the call was cancelled; never from inside gs_http_client_start().
- * The handle is dead when it returns. New calls may be started here. */
+ *  The handle is dead when it returns. New calls may be started here. */
 typedef void gs_http_done_fn(void *user, const struct gs_http_answer *answer);
 
 /** One call. Zero means none or the default. Everything is copied. */
@@ -90,8 +95,8 @@ struct gs_http_ask {
 GS_WUR int gs_http_client_start(struct gs_http_client *client, const struct gs_http_ask *ask,
                                 struct gs_http_call **ret_call, struct gs_err *err);
 /** End a call without `done`: nothing is called for it any more. Accepts NULL. Not after `done`.
- * Over HTTP/1.1 the connection is closed; over HTTP/2 the server learns of it with the next call on
- * the connection (libcurl 7.88 holds the RST_STREAM back until then). */
+ *  Over HTTP/1.1 the connection is closed; over HTTP/2 the server learns of it with the next call
+ *  on the connection (libcurl 7.88 holds the RST_STREAM back until then). */
 void gs_http_client_cancel(struct gs_http_call *call);
 
 struct gs_http_client_stats {

@@ -50,7 +50,7 @@ struct gs_http_request {
 };
 
 /** Value of a header (any case) or query argument, percent-decoded; NUL behind. Empty p == NULL
- * where it is absent; of several the first. */
+ *  where it is absent; of several the first. */
 struct gs_str gs_http_server_header(const struct gs_http_request *req, const char *name);
 struct gs_str gs_http_server_arg(const struct gs_http_request *req, const char *name);
 
@@ -82,7 +82,7 @@ void gs_http_server_reply_fini(struct gs_http_reply *reply);
 
 /** Thin: decode, call the engine, encode.
  *  Returns  0 the reply is filled; GS_HTTP_LATER; negative errno: 500, and the reply's body is
- * given back. */
+ *           given back. */
 typedef int gs_http_handler(void *user, const struct gs_http_request *req,
                             struct gs_http_reply *reply);
 
@@ -142,7 +142,7 @@ void gs_http_server_stop(struct gs_http_server *server, unsigned idle_ms, unsign
                          void (*done)(void *user), void *user);
 
 /** Close at once. Tokens that are out get their `gone` call. Not from inside a handler. Accepts
- * NULL; returns NULL. */
+ *  NULL; returns NULL. */
 struct gs_http_server *gs_http_server_free(struct gs_http_server *server);
 void gs_http_server_free_p(struct gs_http_server **server);
 

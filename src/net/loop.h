@@ -6,8 +6,9 @@
  * allocation; they must be cancelled before their memory goes.
  * A callback may add and remove anything, itself included. Nothing is called from inside a call
  * that sets it up. One round: ready descriptors, then timers that are due (by time, ties in the
- * order they were set), then tasks (those queued during the round wait for the next one). Threads
- * all calls from the loop's thread, except gs_loop_post() and gs_loop_stop(). */
+ * order they were set), then tasks (those queued during the round wait for the next one).
+ *
+ * Threads  all calls from the loop's thread, except gs_loop_post() and gs_loop_stop(). */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,7 +56,7 @@ GS_WUR int gs_loop_run(struct gs_loop *loop);
  *  Returns  callbacks made, or negative errno. */
 GS_WUR int gs_loop_step(struct gs_loop *loop, int wait_ms);
 /** gs_loop_run() returns after the current round; before it was called: after its first. Any
- * thread; also from a signal callback. */
+ *  thread; also from a signal callback. */
 void gs_loop_stop(struct gs_loop *loop);
 
 /** The loop's clock, and its time now (read from the clock at each call). */
@@ -72,7 +73,7 @@ GS_WUR int gs_loop_fd_add(struct gs_loop *loop, int fd, uint32_t events, gs_loop
 /** Returns 0 or -ENOENT. */
 int gs_loop_fd_set(struct gs_loop *loop, int fd, uint32_t events);
 /** Before the descriptor is closed. Events of it that are already fetched are dropped. Unwatched
- * and negative descriptors are accepted. */
+ *  and negative descriptors are accepted. */
 void gs_loop_fd_del(struct gs_loop *loop, int fd);
 
 /** (Re)arm: `fn(user)` once, when the clock reaches `at_ns` or in `delay_ms`. */

@@ -22,8 +22,8 @@ struct gs_secret_stamp {
 };
 
 /** Read what the path leads to (links are followed, only a regular file is taken) and its stamp,
- * which is taken before the content: a change in between shows at the next look. Returns  0;
- * -EFBIG; -EINVAL no regular file; of open and read. `buf` is wiped on failure. */
+ *  which is taken before the content: a change in between shows at the next look.
+ *  Returns  0; -EFBIG; -EINVAL no regular file; of open and read. `buf` is wiped on failure. */
 GS_WUR int gs_secret_read(const char *path, struct gs_buf *buf, struct gs_secret_stamp *ret_stamp);
 
 /** True when the path leads to something else than `stamp` by now, also when it leads nowhere. */

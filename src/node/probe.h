@@ -66,8 +66,8 @@ struct gs_probe_vendor {
 };
 
 /** Ask each vendor in order. Returns 0; -ENODEV none has a card (err names the first vendor's
- * reason); a vendor's failure only counts where no other has a card. Owner  caller; gs_probe_fini()
- * also after failure. */
+ *  reason); a vendor's failure only counts where no other has a card.
+ *  Owner  caller; gs_probe_fini() also after failure. */
 GS_WUR int gs_probe_read(const struct gs_probe_vendor *const *vendors, size_t n,
                          struct gs_probe *ret_probe, struct gs_err *err);
 void gs_probe_fini(struct gs_probe *probe);

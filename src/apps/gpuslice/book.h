@@ -45,7 +45,8 @@ struct gs_book {
 };
 
 /** Read the ledger in a slice's folder. Returns 0; -ENOENT there is none yet; -EBADMSG it is not
- * one. Owner  caller; gs_book_fini(). */
+ *  one.
+ *  Owner  caller; gs_book_fini(). */
 GS_WUR int gs_book_read(int dir_fd, struct gs_book *ret_book, struct gs_err *err);
 /** The same of a ledger of another name. */
 GS_WUR int gs_book_read_named(int dir_fd, const char *name, struct gs_book *ret_book,

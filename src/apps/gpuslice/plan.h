@@ -31,7 +31,8 @@ struct gs_plan {
 };
 
 /** Find what is wrong with the options on any machine: nothing is known of cards yet.
- *  Returns  0; -EINVAL. Threads  pure. */
+ *  Returns  0; -EINVAL.
+ *  Threads  pure. */
 GS_WUR int gs_plan_check(const struct gs_plan_request *request, struct gs_err *err);
 
 /** Decide.

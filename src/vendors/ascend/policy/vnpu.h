@@ -37,7 +37,8 @@ struct gs_vnpu_chip {
 };
 
 /** Size of the slice that holds `mem_mib`: the smallest template, or a whole card (*ret_templ
- * NULL). Returns  MiB, or -ERANGE where even a whole card is too small. */
+ *  NULL).
+ *  Returns  MiB, or -ERANGE where even a whole card is too small. */
 GS_WUR int32_t gs_vnpu_trim(const struct gs_vnpu_chip *chip, int64_t mem_mib,
                             const struct gs_vnpu_template **ret_templ);
 /** Does the pod want soft mode (huawei.com/vnpu-mode: hami-core)? */

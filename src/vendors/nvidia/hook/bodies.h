@@ -5,7 +5,8 @@
  *  @real    the driver's function of the row that was called; never NULL.
  *  Called   by the wrapper (wrap.c) for the outermost call only, between gs_engine_enter() and
  *           gs_engine_leave(): the engine has started, nested calls of the driver go straight
- * through. A body neither enters nor leaves. Returns  what the caller of the driver gets.
+ *           through. A body neither enters nor leaves.
+ *  Returns  what the caller of the driver gets.
  *
  * Bodies of launch rows are called only while the process's launches are held. Those of COPY rows
  * do not call the driver: they say what is copied (copy.h); false: go straight to the driver. */

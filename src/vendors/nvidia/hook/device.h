@@ -37,8 +37,8 @@ struct gs_device_here {
 /** Card of the calling thread's current context.
  *  Returns  0; -ENXIO no current context: forward the call, the driver knows the error to give.
  *  Shape    where there is a context but the driver fails to name its card, `device` is one outside
- * the grant (ledger GS_DEVICE_NONE, ordinal -1). Threads  any; one driver call (cuCtxGetCurrent)
- * while the thread stays in one context. */
+ *           the grant (ledger GS_DEVICE_NONE, ordinal -1).
+ *  Threads  any; one driver call (cuCtxGetCurrent) while the thread stays in one context. */
 GS_WUR int gs_device_current(struct gs_device_here *ret_here);
 
 /** Card with this CUDA ordinal; NULL when the driver refuses the ordinal or is not initialised:

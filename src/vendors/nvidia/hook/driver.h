@@ -126,8 +126,9 @@ static inline const struct gs_driver *gs_driver_cuda(void)
 }
 
 /** Open a session with NVML, loading and initialising it where the program has not: slow paths
- * only. Returns  the NVML members, to be ended with gs_driver_nvml_end(); NULL where there is no
- * NVML. */
+ *  only.
+ *  Returns  the NVML members, to be ended with gs_driver_nvml_end(); NULL where there is no
+ *           NVML. */
 const struct gs_driver *gs_driver_nvml_begin(void);
 /** Close it. NVML counts its users, so the program's own session is not touched. */
 void gs_driver_nvml_end(void);

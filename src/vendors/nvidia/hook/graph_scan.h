@@ -17,6 +17,7 @@ struct gs_graph_need {
 };
 
 /** Ask the driver for the nodes of `graph` and of its child graphs, and add up per card. A graph
- * whose nodes form one chain counts the most that is live at a time; any other graph the sum of its
- * nodes. Returns  0; -ENOMEM no room to list the nodes, or graphs nested too deep. */
+ *  whose nodes form one chain counts the most that is live at a time; any other graph the sum of
+ *  its nodes.
+ *  Returns  0; -ENOMEM no room to list the nodes, or graphs nested too deep. */
 GS_WUR int gs_graph_scan(CUgraph graph, struct gs_graph_need *ret_need);

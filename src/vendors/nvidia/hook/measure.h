@@ -15,8 +15,8 @@ struct gs_measure {
 };
 
 /** Ask NVML. The process is found by its pid; in a pid namespace where NVML counts host pids it is
- * not, then the whole card's use is the answer. Returns  0; -ENOTSUP no NVML or it does not know
- * the card. */
+ *  not, then the whole card's use is the answer.
+ *  Returns  0; -ENOTSUP no NVML or it does not know the card. */
 GS_WUR int gs_measure_take(const struct gs_device *device, struct gs_measure *ret_measure);
 
 /** Bytes free on the current context's card, all processes together; one driver call.

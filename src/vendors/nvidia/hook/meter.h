@@ -42,10 +42,11 @@ GS_WUR int gs_meter_reserve(struct gs_meter m, uint32_t dev, uint64_t bytes, con
 void gs_meter_cancel(struct gs_meter m, uint64_t bytes);
 
 /** The call is over (`bytes` = what it had reserved; 0 for a plain look): charge what the store
- * holds.
+ *  holds.
  *  @what    driver function when growth beyond the reservation may still be refused; NULL: it is
- * charged. Returns  0; -ENOMEM the store grew by more than was reserved and the slice has no room
- * for it: the bytes are charged nevertheless, undo the call and settle again. */
+ *           charged.
+ *  Returns  0; -ENOMEM the store grew by more than was reserved and the slice has no room for it:
+ *           the bytes are charged nevertheless, undo the call and settle again. */
 int gs_meter_settle(struct gs_meter m, uint64_t bytes, const char *what);
 
 /** Move `bytes` of the store's charge to a share, or take them back into it. */

@@ -15,8 +15,8 @@
 /** May this card be oversubscribed by the slice?
  *  @ledger   its index; GS_DEVICE_NONE: no.
  *  @ordinal  as CUDA numbers it; -1 where the caller has none: then what is known counts, and a
- * card nobody has asked about counts as able. Threads   any; one driver call per card and process.
- */
+ *            card nobody has asked about counts as able.
+ *  Threads  any; one driver call per card and process. */
 bool gs_oversub_is_on(uint32_t ledger, CUdevice ordinal);
 
 /** The card refused `bytes`: get them as managed memory that prefers it.

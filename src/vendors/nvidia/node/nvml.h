@@ -40,7 +40,8 @@ struct gs_nvml {
 };
 
 /** Load and initialise. Returns 0; -ENODEV no library; -ELIBBAD lacks a function; -EIO NVML
- * refused. Owner  caller; gs_nvml_close(), which accepts a zeroed object. */
+ *  refused.
+ *  Owner  caller; gs_nvml_close(), which accepts a zeroed object. */
 GS_WUR int gs_nvml_open(struct gs_nvml *ret_nvml, struct gs_err *err);
 void gs_nvml_close(struct gs_nvml *nvml);
 

@@ -31,7 +31,8 @@ struct gs_nvidia_mig {
 
 /** The smallest profile of at least `mem_mib` that has a place free of all of `busy`: from the
  *  highest start for 1g and 3g (as HAMi has it: what is left stays wide), from the lowest for
- *  others. Returns  0 with ret's memory, cores, profile and place set (and only these); -ENOSPC. */
+ *  others.
+ *  Returns  0 with ret's memory, cores, profile and place set (and only these); -ENOSPC. */
 GS_WUR int gs_nvidia_mig_place(const struct gs_nvidia_mig *mig, int32_t mem_mib,
                                const struct gs_nvidia_span *busy, size_t n_busy,
                                struct gs_pick *ret);
