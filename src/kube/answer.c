@@ -91,6 +91,7 @@ void gs_kube_answer_read(struct gs_kube_answer *a, const struct gs_http_answer *
 
     begin(a);
     r->status = http->status;
+    a->is_unsent = http->is_unsent;
     if (http->rc < 0) {
         r->rc = gs_err_set(&a->err, http->rc, "%s", http->error);
         r->message = gs_str_of(a->err.text);
@@ -123,8 +124,22 @@ void gs_kube_answer_read(struct gs_kube_answer *a, const struct gs_http_answer *
                r->message.p ? r->message.p : "");
 }
 
+/* 408 is said by proxies, too, when they have passed the request on. */
+bool gs_kube_answer_did_nothing(const struct gs_kube_answer *a)
+{
+    int status = a->result.status, rc = a->result.rc;
+
+    if (status == 503)
+        return a->says_retry;
+    if (status != 0)
+        return status >= 400 && status < 500 && status != 408;
+    return a->is_unsent || rc == -ECONNREFUSED || rc == -EHOSTUNREACH;
+}
+
 bool gs_kube_answer_is_passing(const struct gs_kube_answer *a, bool is_idempotent)
 {
+    if (!is_idempotent && !gs_kube_answer_did_nothing(a))
+        return false;
     switch (a->result.status) {
     case 429:
         return is_idempotent || a->says_retry;

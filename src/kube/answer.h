@@ -14,6 +14,7 @@ struct gs_kube_answer {
     struct gs_err err;
     struct yyjson_doc *doc;
     bool says_retry; /**< the answer had a Retry-After */
+    bool is_unsent;  /**< nothing of the request's body was sent */
 };
 
 /** Read an answer. Borrows its text: valid while that is.
@@ -26,3 +27,5 @@ void gs_kube_answer_fini(struct gs_kube_answer *a);
 
 /** May the same be tried again: the server did nothing, or doing it twice is as once? */
 bool gs_kube_answer_is_passing(const struct gs_kube_answer *a, bool is_idempotent);
+/** Is it certain that this one try, whose request was sent once at most, did nothing? */
+bool gs_kube_answer_did_nothing(const struct gs_kube_answer *a);

@@ -40,6 +40,7 @@ struct request {
     enum gs_kube_verb verb;
     struct gs_buf url, body;
     bool is_idempotent, is_single, wants_json, is_stream;
+    bool is_unsure;       /**< a try that ended may have been carried out */
     uint64_t deadline_ns; /**< 0: none */
     uint32_t try_ms, idle_ms, tries, refused;
     struct gs_loop_timer timer; /**< deadline while queued; next try while paused */
@@ -109,6 +110,7 @@ static void finish(struct request *r, struct gs_kube_answer *a)
     const char *path = r->url.p + strlen(client->config.server);
 
     a->result.tries = r->tries;
+    a->result.did_nothing = a->result.rc < 0 && !r->is_unsure;
     if (a->result.rc < 0) {
         client->stats.errors++;
         gs_err_wrap(&a->err, a->result.rc, "%s %.*s", gs_kube_url_method(r->verb),
@@ -206,6 +208,7 @@ static void on_done(void *user, const struct gs_http_answer *http)
     if (!r->is_stream)
         r->client->stats.in_flight--;
     gs_kube_answer_read(&a, http, r->client->max_body, r->wants_json);
+    r->is_unsure |= !gs_kube_answer_did_nothing(&a);
     settle(r, &a);
 }
 
@@ -243,6 +246,7 @@ static void start(struct request *r)
         .head_ms = r->is_stream ? client->try_ms : 0,
         .idle_ms = r->idle_ms,
         .body_limit = client->max_body,
+        .is_once = !r->is_idempotent,
         .on_chunk = r->is_stream ? on_chunk : NULL,
         .done = on_done,
         .user = r,

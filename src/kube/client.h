@@ -5,7 +5,8 @@
  * callback comes later, exactly once, never before the call returned. Idempotent verbs (get, list,
  * put, merge patch, delete) are tried again after transport errors, 429, 500, 502, 503 and 504,
  * with jitter, until the deadline; other verbs only where the server said that it did nothing (429,
- * or 503 with Retry-After) or no connection was made. Retry-After is obeyed. */
+ * or 503 with Retry-After) or no connection was made: they are on no wire twice. Retry-After is
+ * obeyed. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,9 +73,13 @@ GS_WUR int gs_kube_client_stream(struct gs_kube_client *client, const struct gs_
                                  uint64_t *ret_ticket, struct gs_err *err);
 
 /** Bind a pod: one write gives it the node, the annotations and (from 1.35 on) the labels; refused
- *  (-EBUSY) where the pod's UID is another or it has a node already. */
+ *  (-EBUSY) where the pod's UID or resourceVersion is another, or it has a node already.
+ *  But -EBUSY does not say that nothing was or will be written: the API server calls every error of
+ *  its store a conflict, one whose end it does not know, too. Only the pod can tell.
+ *  Source: Kubernetes 1.36, pkg/registry/core/pod/storage/storage.go, assignPod. */
 struct gs_kube_binding {
     struct gs_str ns, pod, uid, node;
+    struct gs_str version; /**< empty: whichever it is */
     const struct gs_str *annotation_key, *annotation_value;
     size_t n_annotations;
     const struct gs_str *label_key, *label_value;

@@ -58,7 +58,9 @@ struct gs_kube_result {
     int rc; /**< 0, or: -ENOENT 404; -EEXIST 409 AlreadyExists; -EBUSY 409 Conflict; -ESTALE 410;
                  -EACCES 401; -EPERM 403; -EINVAL 400 and 422; -EAGAIN 429 and 503; -ETIMEDOUT;
                  -EIO 5xx; -EBADMSG an answer that is no JSON; -EFBIG; what the transport said */
-    int status;              /**< HTTP status of the last try; 0: no answer */
+    bool did_nothing; /**< of an error: the server has not done it and will not. It said so (4xx),
+                       *   or never got it */
+    int status;       /**< HTTP status of the last try; 0: no answer */
     struct gs_str reason;    /**< of the Status object: "NotFound"; empty where there was none */
     struct gs_str message;   /**< of the Status object, or the first bytes of an answer in words */
     uint32_t retry_after_ms; /**< of the last answer; 0: not said */

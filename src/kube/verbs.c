@@ -44,6 +44,8 @@ int gs_kube_client_bind(struct gs_kube_client *client, const struct gs_kube_bind
     gs_kube_merge_str(&m, GS_KUBE_PATH("metadata", "namespace"), b->ns);
     if (b->uid.n > 0)
         gs_kube_merge_uid(&m, b->uid);
+    if (b->version.n > 0)
+        gs_kube_merge_version(&m, b->version);
     for (size_t i = 0; i < b->n_annotations; i++)
         gs_kube_merge_annotation(&m, b->annotation_key[i], b->annotation_value[i]);
     for (size_t i = 0; i < b->n_labels; i++)

@@ -39,7 +39,8 @@ struct gs_http_call {
     struct curl_slist *headers, *connect_to; /**< borrowed by easy */
     struct gs_buf head; /**< header lines of the last answer, each ended by NUL */
     struct gs_buf body;
-    size_t body_limit;
+    struct gs_buf upload; /**< body of a call that is sent once; borrowed by easy */
+    size_t uploaded, body_limit;
     bool too_large;
     bool stopped;                        /**< on_chunk said so */
     uint64_t timeout_at_ns, deadline_ns; /**< 0 none */
@@ -84,6 +85,7 @@ static const struct {
     {CURLE_GOT_NOTHING, -ECONNRESET},
     {CURLE_SEND_ERROR, -ECONNRESET},
     {CURLE_RECV_ERROR, -ECONNRESET},
+    {CURLE_SEND_FAIL_REWIND, -ECONNRESET}, /* it would have been sent twice */
     {CURLE_SSL_CERTPROBLEM, -EPROTO},
     {CURLE_PEER_FAILED_VERIFICATION, -EKEYREJECTED},
     {CURLE_SSL_CACERT_BADFILE, -EKEYREJECTED},
@@ -185,6 +187,7 @@ static void free_unlinked(struct gs_http_call *call)
     curl_slist_free_all(call->connect_to);
     gs_buf_fini(&call->head);
     gs_buf_fini(&call->body);
+    gs_buf_fini(&call->upload);
     free(call);
 }
 
@@ -206,6 +209,10 @@ static void finish(struct gs_http_call *call, int rc, const char *error)
     (void)curl_easy_getinfo(call->easy, CURLINFO_NUM_CONNECTS, &opened);
     client->stats.connections += opened > 0 ? (uint64_t)opened : 0;
     client->stats.failed += rc != 0;
+    answer.is_unsent = call->upload.n > 0 && call->uploaded == 0;
+    /* Sent on an old connection that broke, and then no new one could be made. */
+    if (call->uploaded > 0 && (rc == -ECONNREFUSED || rc == -EHOSTUNREACH || rc == -EKEYREJECTED))
+        rc = -ECONNRESET;
     answer.rc = rc;
     if (rc != 0)
         answer.error = error && *error ? error : strerror(-rc);
@@ -444,6 +451,28 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *user)
     return call->stopped || call->state == CALL_CANCELLED ? 0 : len;
 }
 
+static size_t on_upload(char *to, size_t size, size_t n, void *user)
+{
+    struct gs_http_call *call = user;
+    size_t room = size * n, left = call->upload.n - call->uploaded;
+
+    if (room > left)
+        room = left;
+    if (room > 0)
+        memcpy(to, call->upload.p + call->uploaded, room);
+    call->uploaded += room;
+    return room;
+}
+
+/* Asked only before the request is sent again. */
+static int on_rewind(void *user, curl_off_t offset, int origin)
+{
+    (void)user;
+    (void)offset;
+    (void)origin;
+    return CURL_SEEKFUNC_FAIL;
+}
+
 /* ---- starting and ending ---- */
 
 static int set_headers(struct gs_http_call *call, const struct gs_http_ask *ask, bool has_body,
@@ -469,8 +498,27 @@ static int set_headers(struct gs_http_call *call, const struct gs_http_ask *ask,
 
 #define SET(option, value) rc = rc ? rc : curl_easy_setopt(easy, option, value)
 
-static CURLcode set_method(CURL *easy, const char *method, struct gs_str body, bool has_body)
+/* libcurl cannot repeat what it has to read from us and must not rewind. */
+static CURLcode set_upload(struct gs_http_call *call, struct gs_str body)
 {
+    CURL *easy = call->easy;
+    CURLcode rc = CURLE_OK;
+
+    gs_buf_put(&call->upload, body);
+    if (gs_buf_check(&call->upload) < 0)
+        return CURLE_OUT_OF_MEMORY;
+    SET(CURLOPT_READFUNCTION, on_upload);
+    SET(CURLOPT_READDATA, call);
+    SET(CURLOPT_SEEKFUNCTION, on_rewind);
+    SET(CURLOPT_SEEKDATA, call);
+    return rc;
+}
+
+static CURLcode set_method(struct gs_http_call *call, const struct gs_http_ask *ask,
+                           const char *method, bool has_body)
+{
+    CURL *easy = call->easy;
+    struct gs_str body = ask->body;
     CURLcode rc = CURLE_OK;
 
     if (strcmp(method, "HEAD") == 0) {
@@ -480,7 +528,10 @@ static CURLcode set_method(CURL *easy, const char *method, struct gs_str body, b
     if (has_body) {
         SET(CURLOPT_POST, 1L);
         SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
-        SET(CURLOPT_COPYPOSTFIELDS, body.n ? body.p : "");
+        if (ask->is_once && body.n > 0)
+            rc = rc ? rc : set_upload(call, body);
+        else
+            SET(CURLOPT_COPYPOSTFIELDS, body.n ? body.p : "");
     }
     SET(CURLOPT_CUSTOMREQUEST, method);
     return rc;
@@ -537,7 +588,7 @@ static int set_up(struct gs_http_call *call, const struct gs_http_ask *ask, stru
                            &call->connect_to, err);
     if (rc < 0)
         return rc;
-    if (set_callbacks(call) || set_method(call->easy, method, ask->body, has_body))
+    if (set_callbacks(call) || set_method(call, ask, method, has_body))
         return -ENOMEM;
     return 0;
 }

@@ -7,7 +7,7 @@
  * are always verified unless `insecure`. Only http and https.
  * Retries are the caller's: only it knows what may be repeated. One exception: where a connection
  * from earlier turns out closed before a byte of answer came, libcurl sends the request once more
- * on a new one; a POST that must not happen twice needs a precondition in it.
+ * on a new one, unless the call says `is_once`.
  * Threads  the loop's (libcurl resolves names in threads of its own). */
 
 #include <stdbool.h>
@@ -58,6 +58,7 @@ struct gs_http_answer {
     struct gs_str type;    /**< Content-Type; empty */
     const char *error;     /**< one line for logs; "" when rc is 0 */
     bool is_reused;        /**< the call did not open its connection */
+    bool is_unsent;        /**< of an `is_once` call: nothing of its body was sent */
     unsigned http_version; /**< 11 or 20; 0 none */
     const void *impl;
 };
@@ -78,12 +79,13 @@ struct gs_http_ask {
     const char *const *headers; /**< n_headers lines "Name: value"; Authorization is the client's */
     size_t n_headers;
     struct gs_str body;
-    const char *type;           /**< Content-Type of body; "application/json" */
-    unsigned timeout_ms;        /**< for the whole call; 0 none (watches) */
-    uint64_t deadline_ns;       /**< point of the loop's clock; 0 none */
-    unsigned head_ms;           /**< longest wait for the answer's headers; 0 none (watches too) */
-    unsigned idle_ms;           /**< longest silence of the server once headers came; 0 none */
-    size_t body_limit;          /**< bytes collected; 64 MiB. Chunks are not counted */
+    const char *type;     /**< Content-Type of body; "application/json" */
+    unsigned timeout_ms;  /**< for the whole call; 0 none (watches) */
+    uint64_t deadline_ns; /**< point of the loop's clock; 0 none */
+    unsigned head_ms;     /**< longest wait for the answer's headers; 0 none (watches too) */
+    unsigned idle_ms;     /**< longest silence of the server once headers came; 0 none */
+    size_t body_limit;    /**< bytes collected; 64 MiB. Chunks are not counted */
+    bool is_once; /**< has a body, and its last byte is never sent twice: -ECONNRESET instead */
     gs_http_chunk_fn *on_chunk; /**< NULL: the body is collected */
     gs_http_done_fn *done;
     void *user;

@@ -38,9 +38,13 @@ class Stream:
         raise ConnectionError
 
 
+LAST = object()
+
+
 class FakeApi:
     """`pods` is what a list shows, at `version`. Each watch takes the next of `scripts`; past the last one it stays
-    silent until the end. `answers` holds (status, headers, body) to be given first, to anything."""
+    silent until the end. `answers` holds (status, headers, body) to be given first, to anything; None: the connection
+    is closed once the request is read, LAST: and the server with it."""
 
     def __init__(self):
         self.pods: list[dict] = []
@@ -87,7 +91,13 @@ class FakeApi:
         handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         self.seen.append((f"{handler.command} {url.path}", query))
         if self.answers:
-            self.reply(handler, *self.answers.pop(0))
+            answer = self.answers.pop(0)
+            if answer is LAST:
+                self.server.socket.close()
+            if answer is None or answer is LAST:
+                handler.connection.shutdown(2)
+                raise ConnectionError
+            self.reply(handler, *answer)
         elif query.get("watch"):
             self.watch(handler, query)
         else:

@@ -62,6 +62,7 @@ void probe_result(void *arg, const struct gs_kube_result *r)
                       gs_str_of(r->rc < 0 ? strerrorname_np(-r->rc) : ""));
     gs_kube_merge_i64(&m, GS_KUBE_PATH("status"), r->status);
     gs_kube_merge_i64(&m, GS_KUBE_PATH("tries"), r->tries);
+    gs_kube_merge_bool(&m, GS_KUBE_PATH("did_nothing"), r->did_nothing);
     gs_kube_merge_i64(&m, GS_KUBE_PATH("retry_after_ms"), r->retry_after_ms);
     gs_kube_merge_str(&m, GS_KUBE_PATH("reason"), r->reason);
     gs_kube_merge_str(&m, GS_KUBE_PATH("message"), r->message);
@@ -295,6 +296,7 @@ static int bind(struct probe *p, char **words, struct gs_err *err)
         .node = word(words, 4),
         .annotation_key = keys,
         .annotation_value = values,
+        .timeout_ms = p->timeout_ms,
     };
 
     for (size_t i = 5; words[i]; i++) {

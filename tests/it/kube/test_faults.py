@@ -2,7 +2,7 @@
 
 import threading
 
-from fake_api import GONE, bookmark, frame, pod
+from fake_api import GONE, LAST, bookmark, frame, pod
 
 MIB = 1 << 20
 
@@ -64,6 +64,46 @@ def test_retry_after(probe, server):
     server.answers = [(500, {}, b"oops")]
     broken = probe.ask("create", "configmaps", "n", {})
     assert (broken["errno"], broken["message"], broken["tries"]) == ("EIO", "oops", 1)
+
+
+def writes(server) -> list[str]:
+    return [call for call, _ in server.seen if call.startswith(("POST", "PATCH"))]
+
+
+def test_a_write_that_may_have_arrived_is_not_repeated(probe, server):
+    """On a connection that has served a call, libcurl would send it again by itself."""
+    assert probe.ask("get", "/version")["rc"] == 0
+    server.answers = [None]
+    got = probe.ask("bind", "n", "p", "u", "node")
+    assert (got["errno"], got["status"], got["tries"], got["did_nothing"]) == ("ECONNRESET", 0, 1, False)
+    assert len(writes(server)) == 1
+    server.answers = [None]  # on a new connection
+    assert probe.ask("bind", "n", "p", "u", "node")["did_nothing"] is False
+    assert len(writes(server)) == 2
+    server.answers = [(408, {}, {"kind": "Status", "code": 408}), (504, {}, b"")]
+    assert [probe.ask("bind", "n", "p", "u", "node")["did_nothing"] for _ in range(2)] == [False, False]
+
+
+def test_no_connection_after_one_that_broke(probe, server):
+    """What is told of the second says nothing of the first."""
+    assert probe.ask("get", "/version")["rc"] == 0
+    server.answers = [LAST]
+    got = probe.ask("bind", "n", "p", "u", "node")
+    assert (got["errno"], got["did_nothing"]) == ("ECONNRESET", False)
+
+
+def test_a_write_that_did_nothing(make_probe, server):
+    probe = make_probe(timeout_ms=3000)
+    refused = {"kind": "Status", "code": 403, "reason": "Forbidden"}
+    server.answers = [(429, {"Retry-After": "1"}, {"kind": "Status", "code": 429}), (403, {}, refused)]
+    got = probe.ask("bind", "n", "p", "u", "node")
+    assert (got["status"], got["tries"], got["did_nothing"]) == (403, 2, True)
+    server.answers = [(503, {"Retry-After": "1"}, b""), None]
+    got = probe.ask("bind", "n", "p", "u", "node")
+    assert (got["tries"], got["did_nothing"]) == (2, False)
+    server.close()
+    got = probe.ask("bind", "n", "p", "u", "node")
+    assert (got["status"], got["did_nothing"]) == (0, True)
 
 
 def test_huge_objects(make_probe, server):
