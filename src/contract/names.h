@@ -27,3 +27,7 @@
 /** pod: Unix milliseconds at which room for it was seen. Written to a waiting pod so that
  *  kube-scheduler tries it again. */
 #define GS_NAME_ROOM_SEEN "gpuslice.io/room-seen"
+
+/** pod: "<who>.<number>", never the same twice. Written to a waiting pod so that a Binding sent for
+ *  it before, which the API server may still have, is refused. */
+#define GS_NAME_FENCE "gpuslice.io/fence"

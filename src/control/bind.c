@@ -119,6 +119,8 @@ static bool was_sent_before(const struct gs_bind_op *op)
 {
     struct gs_books_reservation r;
 
+    if (op->is_certain)
+        return false;
     if (op->is_posted)
         return op->is_resent;
     return gs_books_reserved(op->binder->books, op->what.uid, &r) && r.is_sent;
@@ -145,18 +147,18 @@ void gs_bind_fail(struct gs_bind_op *op, const char *text)
 
 /* ---- without a reservation ---- */
 
-static bool is_reserved(const struct gs_bind_op *op)
+static bool is_reserved(const struct gs_bind_op *op, struct gs_books_reservation *ret)
 {
     const struct gs_extender_binding *w = &op->what;
-    struct gs_books_reservation r;
 
-    return gs_books_reserved(op->binder->books, w->uid, &r) && gs_str_eq(r.node, w->node) &&
-           gs_str_eq(r.ns, w->ns) && gs_str_eq(r.name, w->pod);
+    return gs_books_reserved(op->binder->books, w->uid, ret) && gs_str_eq(ret->node, w->node) &&
+           gs_str_eq(ret->ns, w->ns) && gs_str_eq(ret->name, w->pod);
 }
 
 static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err *err)
 {
     struct gs_binder *b = op->binder;
+    struct gs_books_reservation r;
     struct gs_kube_pod pod;
     struct gs_pod placed;
     int rc = gs_kube_view_pod(root, &op->arena, &pod, err);
@@ -172,6 +174,11 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
         return gs_err_set(err, -EEXIST, "pod is bound already");
     if (pod.meta.deletion_us != GS_KUBE_NO_TIME)
         return gs_err_set(err, -ESTALE, "pod is being deleted");
+    if (pod.meta.resource_version.n == 0 ||
+        gs_str_to_field(pod.meta.resource_version, op->version, sizeof(op->version)) < 0)
+        return gs_err_set(err, -EBADMSG, "pod without a resourceVersion");
+    if (is_reserved(op, &r))
+        return 0;
     rc = gs_filter_reserve(&(struct gs_filter_env){.books = b->books,
                                                    .conf = b->opt.filter,
                                                    .now = gs_moment_now(b->loop),
@@ -225,6 +232,7 @@ static void on_gate_closed(void *user)
 static void begin(struct gs_bind_op *op)
 {
     struct gs_binder *b = op->binder;
+    struct gs_books_reservation r;
 
     switch (gs_bind_leads(b)) {
     case GS_LEADER_NO:
@@ -234,7 +242,7 @@ static void begin(struct gs_bind_op *op)
         gs_loop_timer_in(b->loop, &op->timer, (uint64_t)b->opt.lock_retry_ms, on_gate_closed, op);
         break;
     case GS_LEADER_YES:
-        if (is_reserved(op))
+        if (is_reserved(op, &r) && r.version != 0)
             gs_bind_lock(op);
         else
             read_pod(op);

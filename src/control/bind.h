@@ -3,8 +3,11 @@
  * node lock where the node's plugin needs it. Binds to one node that need the lock go one after the
  * other, in the order they came, and go on as soon as the lock is seen free.
  *
- * While a Binding is on its way, and until it is known how it ended, the reservation is pinned: the
- * cards stay taken whatever else is asked about the pod.
+ * The Binding names the pod's resourceVersion: it fails where the pod has changed since, and is
+ * then written anew for the pod as it is. While a Binding is on its way, and until it is known how
+ * it ended, the reservation is pinned: the cards stay taken whatever else is asked about the pod.
+ * Where the answer is lost the pod is read, and where it has no node it is written to
+ * (control/fence.h), so that the Binding cannot come to pass any more.
  *
  * Threads  the loop's. */
 
@@ -20,6 +23,7 @@
 #include "kube/client.h"
 
 struct gs_binder;
+struct gs_fence;
 struct gs_kube_pod;
 
 struct gs_binder_opt {
@@ -27,6 +31,7 @@ struct gs_binder_opt {
     int64_t lock_timeout_ms;             /**< a lock older than this is nobody's */
     int64_t lock_retry_ms;               /**< how long a bind waits for one; 0: a single try */
     uint32_t post_ms;                    /**< deadline of the Binding; 0: 2,000 */
+    struct gs_fence *fence;              /**< outlives the binder */
     /** Asked when a bind comes and right before its write. NULL: always yes. */
     enum gs_leader_state (*leads)(void *arg);
     /** Annotations more to write for this pod on this node (a signature). NULL: none. 0 or
@@ -68,6 +73,7 @@ struct gs_binder_stats {
     uint64_t bound, failed, redecided; /**< redecided: without a reservation of their own */
     uint64_t superseded;               /**< ended by a second bind of their pod; also failed */
     uint64_t unsure;                   /**< answers of a Binding that were lost */
+    uint64_t rewritten;                /**< Bindings that came too late for a change of their pod */
     uint64_t locks, swept;             /**< taken; given back for pods that are gone */
     size_t under_way, waiting;         /**< waiting for a node lock */
 };

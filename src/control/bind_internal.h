@@ -55,10 +55,15 @@ struct gs_bind_op {
     struct gs_extender_binding what;
     struct gs_pairs annotations;
     enum gs_bind_step step;
-    bool is_plain;         /**< the pod asks for no device: bound without a grant */
-    bool is_posted;        /**< it sent its Binding */
-    bool is_resent;        /**< and so had an earlier bind of the pod, the same */
-    bool is_refused;       /**< the server said that the write changed nothing */
+    bool is_plain;     /**< the pod asks for no device: bound without a grant */
+    bool is_posted;    /**< it sent its Binding */
+    bool is_resent;    /**< and so had an earlier bind of the pod, the same */
+    bool is_refused;   /**< the server answered: a conflict */
+    bool is_fencing;   /**< the look that is under way writes to the pod */
+    bool cannot_fence; /**< such a write was refused for good */
+    bool is_certain;   /**< no Binding sent for it so far can come to pass any more */
+    unsigned n_posts;
+    char version[24];      /**< of the pod, in the Binding */
     bool keeps_decision;   /**< also when it fails: the watch will tell how it ended */
     uint32_t wants, holds; /**< locks, by bit */
     uint32_t trying;       /**< the lock it tries for, or waits for */

@@ -1,12 +1,14 @@
 /* The binder's one write, and finding out how it ended. */
 
 #include <errno.h>
+#include <stdio.h>
 
 #include <yyjson.h>
 
 #include "base/log.h"
 #include "contract/names.h"
 #include "control/bind_internal.h"
+#include "control/fence.h"
 #include "kube/patch.h"
 #include "kube/view.h"
 
@@ -15,6 +17,8 @@
 /* How long a decision outlives its Binding, until the watch has shown the pod bound. */
 #define SETTLE_MS 30000
 #define LOOK_MS   500
+/* How often a Binding is written where its pod changes under our hands. */
+#define POSTS_MAX 4
 /* The caller is told that nobody knows after so long; we go on looking. */
 #define UNSURE_MS 15000
 
@@ -100,6 +104,7 @@ void gs_binder_saw_bound(struct gs_binder *b, const struct gs_kube_pod *pod)
 /* ---- looking ---- */
 
 static void look(struct gs_bind_op *op);
+static void fence(struct gs_bind_op *op);
 
 static void on_again(void *user)
 {
@@ -127,9 +132,9 @@ static struct gs_str text_of(yyjson_val *obj, const char *key)
 
 /* It ended otherwise than we asked, or nobody knows yet: the watch will tell. A pod that is gone
  * may have been bound before, and its containers may run on; one that is bound may be so by an
- * earlier write of ours; a write that was given up may yet come to pass where the server's machine
- * is busy. Until then the cards are taken, and the same Binding is sent when the pod comes again.
- */
+ * earlier write of ours; a write that was given up may yet come to pass where the pod cannot be
+ * written to. Until then the cards are taken, and the same Binding is sent when the pod comes
+ * again. */
 static void lose(struct gs_bind_op *op, const char *text)
 {
     op->keeps_decision = true;
@@ -137,8 +142,40 @@ static void lose(struct gs_bind_op *op, const char *text)
     gs_bind_fail(op, text);
 }
 
+static void post_again(struct gs_bind_op *op, struct gs_str version);
+
+/* Somebody else led after us, and has seen this pod without a node? */
+static bool is_fenced_off(const struct gs_bind_op *op, yyjson_val *meta)
+{
+    struct gs_str text = text_of(yyjson_obj_get(meta, "annotations"), GS_NAME_FENCE);
+
+    return text.n > 0 && gs_fence_is_others(op->binder->opt.fence, text);
+}
+
+/* It has no node, and is not as our Bindings name it: none of them can come to pass. */
+static void on_unbound(struct gs_bind_op *op, yyjson_val *meta)
+{
+    bool is_ending = yyjson_is_str(yyjson_obj_get(meta, "deletionTimestamp"));
+
+    op->is_certain = true;
+    if (op->is_refused && op->n_posts < POSTS_MAX && !is_ending && !is_fenced_off(op, meta))
+        post_again(op, text_of(meta, "resourceVersion"));
+    else
+        gs_bind_fail(op, "the API server did not take the Binding");
+}
+
+static void on_bound(struct gs_bind_op *op, struct gs_str node)
+{
+    if (gs_str_eq(node, op->what.node)) {
+        lose(op, "the pod is bound by somebody else");
+        return;
+    }
+    op->is_certain = true;
+    gs_bind_fail(op, "the pod is bound by somebody else");
+}
+
 /* The answer to the write was lost, or the pod has a node already: by us? Only the pod can tell,
- * and where it is not bound, only when the server has given the write up for sure. */
+ * and where it is not bound, only when the write cannot come to pass any more. */
 static void on_look(void *arg, const struct gs_kube_result *result)
 {
     struct gs_bind_op *op = arg;
@@ -149,6 +186,7 @@ static void on_look(void *arg, const struct gs_kube_result *result)
     if (result->rc == -ENOENT) {
         lose(op, "the pod is gone");
     } else if (result->rc < 0) {
+        op->cannot_fence |= op->is_fencing && (result->rc == -EPERM || result->rc == -EINVAL);
         look_later(op);
     } else if (is_ours(op, text_of(meta, "uid"), node,
                        text_of(yyjson_obj_get(meta, "annotations"), GS_NAME_BIND_TIME))) {
@@ -156,12 +194,11 @@ static void on_look(void *arg, const struct gs_kube_result *result)
     } else if (!gs_str_eq(text_of(meta, "uid"), op->what.uid)) {
         lose(op, "the pod is another by now");
     } else if (node.n > 0) {
-        if (gs_str_eq(node, op->what.node))
-            lose(op, "the pod is bound by somebody else");
-        else
-            gs_bind_fail(op, "the pod is bound by somebody else");
-    } else if (op->is_refused) {
-        gs_bind_fail(op, "the API server did not take the Binding");
+        on_bound(op, node);
+    } else if (!gs_str_eq_c(text_of(meta, "resourceVersion"), op->version)) {
+        on_unbound(op, meta);
+    } else if (!op->cannot_fence) {
+        fence(op);
     } else if (since >= 2 * (int64_t)deadline_of(op->binder)) {
         lose(op, "the API server did not take the Binding");
     } else {
@@ -169,8 +206,18 @@ static void on_look(void *arg, const struct gs_kube_result *result)
     }
 }
 
+static void fence(struct gs_bind_op *op)
+{
+    op->is_fencing = true;
+    if (gs_fence_write(op->binder->opt.fence,
+                       &(struct gs_fence_pod){op->what.ns, op->what.pod, op->what.uid},
+                       deadline_of(op->binder), on_look, op, &op->ticket) < 0)
+        look_later(op);
+}
+
 static void look(struct gs_bind_op *op)
 {
+    op->is_fencing = false;
     if (gs_kube_client_send(op->binder->client,
                             &(struct gs_kube_req){.verb = GS_KUBE_GET,
                                                   .resource = &gs_kube_pods,
@@ -181,19 +228,20 @@ static void look(struct gs_bind_op *op)
         look_later(op);
 }
 
+/* A conflict says nothing: kube/client.h, gs_kube_binding. */
 static void on_posted(void *arg, const struct gs_kube_result *result)
 {
     struct gs_bind_op *op = arg;
 
     if (result->rc == 0) {
         succeed(op);
-    } else if (result->status == 0 || result->status >= 500 || result->status == 409) {
+    } else if (result->did_nothing && result->status != 409) {
+        gs_bind_fail(op, result->err->text);
+    } else {
         op->binder->stats.unsure += result->status != 409;
         op->step = GS_BIND_LOOKING;
-        op->is_refused = result->status == 409; /* said by the server: this write changed nothing */
+        op->is_refused = result->status == 409;
         look(op);
-    } else {
-        gs_bind_fail(op, result->err->text);
     }
 }
 
@@ -244,6 +292,7 @@ static int send_binding(struct gs_bind_op *op, struct gs_err *err)
                                    .pod = op->what.pod,
                                    .uid = op->what.uid,
                                    .node = op->what.node,
+                                   .version = gs_str_of(op->version),
                                    .annotation_key = key,
                                    .annotation_value = value,
                                    .n_annotations = n,
@@ -255,11 +304,45 @@ static int send_binding(struct gs_bind_op *op, struct gs_err *err)
                                on_posted, op, &op->ticket, err);
 }
 
-void gs_bind_post(struct gs_bind_op *op)
+/* The write itself, for the pod in op->version. */
+static void post(struct gs_bind_op *op)
 {
     struct gs_binder *b = op->binder;
     struct gs_books_reservation r;
     struct gs_err err = {0};
+
+    if (gs_bind_leads(b) != GS_LEADER_YES) {
+        gs_bind_fail(op, "another replica leads");
+        return;
+    }
+    op->is_resent = !op->is_plain && !op->is_certain &&
+                    gs_books_reserved(b->books, op->what.uid, &r) && r.is_sent;
+    if (send_binding(op, &err) < 0) {
+        gs_bind_fail(op, err.text);
+        return;
+    }
+    op->step = GS_BIND_POSTING;
+    op->is_posted = true;
+    op->is_certain = false;
+    op->n_posts++;
+    op->posted_ms = gs_loop_now_ms(b->loop);
+    gs_books_pin(b->books, op->what.uid, true);
+}
+
+static void post_again(struct gs_bind_op *op, struct gs_str version)
+{
+    if (gs_str_to_field(version, op->version, sizeof(op->version)) < 0) {
+        gs_bind_fail(op, "the API server did not take the Binding");
+        return;
+    }
+    op->binder->stats.rewritten++;
+    post(op);
+}
+
+void gs_bind_post(struct gs_bind_op *op)
+{
+    struct gs_binder *b = op->binder;
+    struct gs_books_reservation r;
     int rc = 0;
 
     gs_loop_timer_cancel(b->loop, &op->timer);
@@ -268,24 +351,14 @@ void gs_bind_post(struct gs_bind_op *op)
         gs_bind_fail(op, "the decision is void meanwhile");
         return;
     }
-    if (!op->is_plain)
+    if (!op->is_plain) {
+        if (r.version != 0)
+            (void)snprintf(op->version, sizeof(op->version), "%llu", (unsigned long long)r.version);
         rc = collect(op, &r);
-    if (rc < 0) {
+    }
+    if (rc < 0 || op->version[0] == '\0') {
         gs_bind_fail(op, "the grant could not be written down");
         return;
     }
-    if (gs_bind_leads(b) != GS_LEADER_YES) {
-        gs_bind_fail(op, "another replica leads");
-        return;
-    }
-    op->is_resent = !op->is_plain && r.is_sent;
-    rc = send_binding(op, &err);
-    if (rc < 0) {
-        gs_bind_fail(op, err.text);
-        return;
-    }
-    op->step = GS_BIND_POSTING;
-    op->is_posted = true;
-    op->posted_ms = gs_loop_now_ms(b->loop);
-    gs_books_pin(b->books, op->what.uid, true);
+    post(op);
 }

@@ -77,7 +77,8 @@ struct gs_books_reservation {
     struct gs_str ns, name, node;
     struct gs_pairs annotations;
     int64_t until_ms;
-    bool is_sent; /**< a Binding of it was sent: it was pinned, and not given up since */
+    uint64_t version; /**< resourceVersion of the pod that was decided upon; 0: not known */
+    bool is_sent;     /**< a Binding of it was sent: it was pinned, and not given up since */
 };
 /** A pod's reservation; false: none. The views are valid until the next change. */
 bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,

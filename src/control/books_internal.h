@@ -57,6 +57,7 @@ struct gs_books_pod_entry {
     struct gs_pairs labels;
     int64_t until_ms;            /**< end of the lease; of a leftover: 0 while its node names it */
     struct gs_pairs annotations; /**< of a reservation: what its Binding carries */
+    uint64_t version;            /**< of a reservation: of the pod that was decided upon */
     GS_LINK(struct gs_books_pod_entry) lease; /**< in the books' `leased`, if it may expire */
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "control/books_internal.h"
+#include "core/size.h"
 #include "model/ask.h"
 
 /* ---- lists ---- */
@@ -151,6 +152,7 @@ struct who {
     int32_t priority;
     bool is_reservation, is_hold, is_leftover;
     int64_t until_ms, start_us, ends_us, outlives_ms;
+    uint64_t version;
     const struct gs_pairs *annotations, *labels; /**< NULL: none */
 };
 
@@ -268,6 +270,7 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
     pod->start_us = who->start_us;
     pod->ends_us = who->ends_us;
     pod->outlives_ms = who->outlives_ms;
+    pod->version = who->version;
     return pod;
 }
 
@@ -439,6 +442,8 @@ static int put_decision(struct gs_books *books, const struct gs_ask *ask,
     who.name = ask->pod->name;
     who.node = placement->node->name;
     who.start_us = who.ends_us = GS_BOOKS_STAYS;
+    if (gs_size_parse_u64(ask->pod->version, &who.version) < 0)
+        who.version = 0; /* not one that can be compared: not known */
     gs_arena_reset(&books->scratch);
     tag = GS_ARENA_ARRAY(&books->scratch, books->policies->n, uint32_t);
     if (tag == NULL)
@@ -540,7 +545,8 @@ bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,
     if (pod == NULL || !pod->is_reservation)
         return false;
     *ret = (struct gs_books_reservation){pod->ns,          pod->name,     pod->node->node.name,
-                                         pod->annotations, pod->until_ms, pod->is_sent};
+                                         pod->annotations, pod->until_ms, pod->version,
+                                         pod->is_sent};
     return true;
 }
 

@@ -44,6 +44,7 @@ int gs_convert_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct
         .ns = pod->meta.ns,
         .name = pod->meta.name,
         .uid = pod->meta.uid,
+        .version = pod->meta.resource_version,
         .node_name = pod->node_name,
         .scheduler_name = pod->scheduler_name,
         .runtime_class = pod->runtime_class,

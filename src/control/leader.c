@@ -10,7 +10,7 @@
 
 #define WAIT_MS 2500
 
-enum stage { FOLLOWS, WAITS, LISTS, LEADS };
+enum stage { FOLLOWS, WAITS, LISTS, FENCES, LEADS };
 
 struct gs_leader {
     struct gs_loop *loop;
@@ -50,6 +50,14 @@ void gs_leader_relisted(struct gs_leader *l)
 {
     if (l->stage != LISTS)
         return;
+    l->stage = FENCES;
+    l->opt.fence(l->opt.arg);
+}
+
+void gs_leader_fenced(struct gs_leader *l)
+{
+    if (l->stage != FENCES)
+        return;
     l->stage = LEADS;
     GS_LOG_INFO("leading");
     l->opt.leads(l->opt.arg);
@@ -61,10 +69,12 @@ static void on_lease(void *arg, const struct gs_kube_lease_state *state)
     bool ours = state->is_there && gs_leader_is_on(gs_str_of(state->holder), gs_str_of(l->host));
 
     if (!ours) {
-        if (l->stage != FOLLOWS)
-            GS_LOG_INFO("following", GS_LOG_CSTR("leader", state->holder));
         gs_loop_timer_cancel(l->loop, &l->timer);
-        l->stage = FOLLOWS;
+        if (l->stage != FOLLOWS) {
+            GS_LOG_INFO("following", GS_LOG_CSTR("leader", state->holder));
+            l->stage = FOLLOWS;
+            l->opt.follows(l->opt.arg);
+        }
         return;
     }
     /* Another kube-scheduler on this host takes over from the one before: nobody else wrote. But

@@ -3,8 +3,9 @@
  * only that one calls its extender.
  *
  * kube-scheduler hands its lease over at once, while a Binding of the old replica may be on its
- * way. So a new leader waits until that must have ended, lists everything anew, and only then
- * begins. The same holds for a process that has just started: the one before may have written.
+ * way. So a new leader waits until that will have ended, lists everything anew, makes sure that
+ * nothing more can come of it (control/fence.h), and only then begins. The same holds for a process
+ * that has just started: the one before may have written.
  *
  * Threads  the loop's. */
 
@@ -31,7 +32,9 @@ struct gs_leader_opt {
                                            "<host>_<anything without an underscore>" */
     uint32_t wait_ms;                   /**< until a Binding of another has ended; 0: 2,500 */
     void (*relist)(void *arg);          /**< list everything anew, then gs_leader_relisted() */
+    void (*fence)(void *arg);           /**< after that; then gs_leader_fenced() */
     void (*leads)(void *arg);           /**< from now on gs_leader_state() says yes */
+    void (*follows)(void *arg);         /**< another leads, whatever was asked for above */
     void *arg;
 };
 
@@ -39,6 +42,7 @@ GS_WUR int gs_leader_new(struct gs_kube_client *client, const struct gs_leader_o
                          struct gs_leader **ret, struct gs_err *err);
 struct gs_leader *gs_leader_free(struct gs_leader *leader);
 void gs_leader_relisted(struct gs_leader *leader);
+void gs_leader_fenced(struct gs_leader *leader);
 enum gs_leader_state gs_leader_state(const struct gs_leader *leader);
 
 /** Is this the identity of a kube-scheduler on that host? Pure. */

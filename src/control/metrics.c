@@ -216,6 +216,24 @@ static void write_binds(const struct gs_metrics_from *from, struct gs_buf *buf)
         (double)s.waiting);
     one(buf, OWN "binds_redecided_total", "counter",
         "Binds of pods whose reservation was gone, decided anew.", (double)s.redecided);
+    one(buf, OWN "binds_rewritten_total", "counter",
+        "Bindings written again, for a pod that had changed meanwhile.", (double)s.rewritten);
+    one(buf, OWN "binds_unsure_total", "counter", "Bindings whose answer was lost.",
+        (double)s.unsure);
+}
+
+static void write_fence(const struct gs_metrics_from *from, struct gs_buf *buf)
+{
+    struct gs_fence_stats s;
+
+    gs_fence_stats(from->fence, &s);
+    one(buf, OWN "fence_writes_total", "counter",
+        "Waiting pods written to, so that no Binding sent before can take effect.",
+        (double)s.written);
+    one(buf, OWN "fence_refused_total", "counter", "Of these, those that were refused for good.",
+        (double)s.refused);
+    one(buf, OWN "fence_pods", "gauge", "Pods still to be written to before this replica leads.",
+        (double)s.left);
 }
 
 static void write_preempt(const struct gs_metrics_from *from, struct gs_buf *buf)
@@ -362,6 +380,8 @@ void gs_metrics_write(const struct gs_metrics_from *from, struct gs_buf *buf)
         write_cache(from, buf);
     if (from->binder != NULL)
         write_binds(from, buf);
+    if (from->fence != NULL)
+        write_fence(from, buf);
     if (from->preempt != NULL)
         write_preempt(from, buf);
     if (from->retry != NULL)

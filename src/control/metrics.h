@@ -14,6 +14,7 @@
 #include "control/admit.h"
 #include "control/bind.h"
 #include "control/books.h"
+#include "control/fence.h"
 #include "control/filter.h"
 #include "control/preempt.h"
 #include "control/registry.h"
@@ -55,6 +56,7 @@ struct gs_metrics_from {
     struct gs_books *books;
     const struct gs_registry *registry;
     const struct gs_binder *binder;
+    const struct gs_fence *fence;
     const struct gs_preempt *preempt;
     const struct gs_retry *retry;
     const struct gs_kube_client *client;

@@ -59,6 +59,7 @@ struct gs_edit {
 struct gs_pod {
     struct gs_arena *arena; /**< of what edits add; not owned */
     struct gs_str ns, name, uid;
+    struct gs_str version; /**< resourceVersion; empty: not known */
     struct gs_str node_name, scheduler_name, runtime_class;
     struct gs_pairs annotations, labels;
     struct gs_container

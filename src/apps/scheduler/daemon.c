@@ -52,6 +52,7 @@ static void on_pod(void *arg, const struct gs_kube_pod *pod)
 {
     struct gs_daemon *d = arg;
 
+    gs_fence_saw_pod(d->fence, pod);
     gs_preempt_saw_pod(d->preempt, pod);
     gs_retry_saw_pod(d->retry, pod);
 }
@@ -61,6 +62,7 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key)
     struct gs_daemon *d = arg;
 
     gs_binder_pod_gone(d->binder, key->ns, key->name);
+    gs_fence_pod_gone(d->fence, key->uid);
     gs_preempt_pod_gone(d->preempt, key->uid);
     gs_retry_forget(d->retry, key->uid);
 }
@@ -108,6 +110,16 @@ static void on_relisted(void *arg)
     gs_leader_relisted(((struct gs_daemon *)arg)->leader);
 }
 
+static void on_fence(void *arg)
+{
+    gs_fence_begin(((struct gs_daemon *)arg)->fence);
+}
+
+static void on_fenced(void *arg)
+{
+    gs_leader_fenced(((struct gs_daemon *)arg)->leader);
+}
+
 /* What was decided before is void: it was decided on books that the one before us still wrote in.
  */
 static void on_leads(void *arg)
@@ -116,6 +128,11 @@ static void on_leads(void *arg)
 
     gs_books_void(d->books);
     gs_binder_go(d->binder);
+}
+
+static void on_follows(void *arg)
+{
+    gs_fence_stop(((struct gs_daemon *)arg)->fence);
 }
 
 static void on_housekeeping(void *user)
@@ -237,7 +254,9 @@ static int watch_cluster(struct gs_daemon *d, struct gs_err *err)
                            .lease_name = gs_str_of(f->leader_elect ? f->lease_name : ""),
                            .host = gs_str_of(host),
                            .relist = on_relist,
+                           .fence = on_fence,
                            .leads = on_leads,
+                           .follows = on_follows,
                            .arg = d,
                        },
                        &d->leader, err);
@@ -281,8 +300,13 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
     if (rc == 0)
         rc = gs_books_new(&d->policies, &d->books);
     if (rc == 0)
+        rc = gs_fence_new(d->client, d->books,
+                          &(struct gs_fence_opt){.filter = &d->filter, .done = on_fenced, .arg = d},
+                          &d->fence);
+    if (rc == 0)
         rc = gs_binder_new(d->client, d->books,
                            &(struct gs_binder_opt){.filter = &d->filter,
+                                                   .fence = d->fence,
                                                    .lock_timeout_ms = d->flags->lock_timeout_ms,
                                                    .lock_retry_ms = d->flags->lock_retry_ms,
                                                    .leads = leads,
@@ -352,6 +376,7 @@ void gs_daemon_fini(struct gs_daemon *d)
     gs_leader_free(d->leader);
     gs_handshake_free(d->handshake);
     gs_binder_free(d->binder);
+    gs_fence_free(d->fence);
     gs_kube_events_free(d->events);
     gs_kube_client_free(d->client);
     gs_books_free(d->books);

@@ -73,6 +73,7 @@ static struct gs_metrics_from look(const struct gs_daemon *d)
         .books = d->books,
         .registry = d->registry,
         .binder = d->binder,
+        .fence = d->fence,
         .preempt = d->preempt,
         .retry = d->retry,
         .client = d->client,

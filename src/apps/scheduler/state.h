@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "control/admit.h"
 #include "control/bind.h"
+#include "control/fence.h"
 #include "control/filter.h"
 #include "control/handshake.h"
 #include "control/leader.h"
@@ -31,6 +32,7 @@ struct gs_daemon {
     struct gs_kube_events *events;
     struct gs_books *books;
     struct gs_registry *registry;
+    struct gs_fence *fence;
     struct gs_binder *binder;
     struct gs_preempt *preempt;
     struct gs_retry *retry;

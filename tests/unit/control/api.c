@@ -82,6 +82,10 @@ void api_new(struct api *api)
 void api_binder(struct api *api, struct gs_binder_opt opt)
 {
     opt.filter = &api->conf;
+    assert_int_equal(gs_fence_new(api->fake.client, api->books,
+                                  &(struct gs_fence_opt){.filter = &api->conf}, &api->fence),
+                     0);
+    opt.fence = api->fence;
     assert_int_equal(gs_binder_new(api->fake.client, api->books, &opt, &api->binder), 0);
     for (size_t i = 0; i < 2; i++)
         api_tell(api, &api->node[i]);
@@ -90,6 +94,7 @@ void api_binder(struct api *api, struct gs_binder_opt opt)
 void api_free(struct api *api)
 {
     api->binder = gs_binder_free(api->binder);
+    api->fence = gs_fence_free(api->fence);
     fake_free(&api->fake);
     gs_books_free(api->books);
     gs_arena_fini(&api->arena);
@@ -106,6 +111,7 @@ struct api_pod *api_pod(struct api *api, const char *name)
     (void)snprintf(pod->uid, sizeof(pod->uid), "uid-%s", name);
     (void)snprintf(pod->phase, sizeof(pod->phase), "Pending");
     pod->is_there = true;
+    pod->version = 7;
     return pod;
 }
 
@@ -120,12 +126,14 @@ static void put_pod(const struct api_pod *pod, char *text, size_t size)
 
     (void)snprintf(text, size,
                    "{\"metadata\":{\"namespace\":\"%s\",\"name\":\"%s\",\"uid\":\"%s\","
-                   "\"annotations\":{\"hami.io/bind-phase\":\"%s\",\"hami.io/bind-time\":\"%s\"}},"
+                   "\"resourceVersion\":\"%u\","
+                   "\"annotations\":{\"gpuslice.io/fence\":\"%s\",\"hami.io/"
+                   "bind-phase\":\"%s\",\"hami.io/bind-time\":\"%s\"}},"
                    "\"spec\":{\"nodeName\":\"%s\",\"priority\":%d,\"containers\":[{\"name\":\"c\","
                    "\"resources\":{"
                    "\"limits\":%s}}]},\"status\":{\"phase\":\"%s\"}}",
-                   pod->ns, pod->name, pod->uid, pod->bind_phase, pod->bind_time, pod->node,
-                   pod->priority, limits, pod->phase);
+                   pod->ns, pod->name, pod->uid, pod->version, pod->fence, pod->bind_phase,
+                   pod->bind_time, pod->node, pod->priority, limits, pod->phase);
 }
 
 bool api_ask(struct api *api, const struct api_pod *pod, const char *nodes,
@@ -138,6 +146,8 @@ bool api_ask(struct api *api, const struct api_pod *pod, const char *nodes,
     size_t n;
 
     put_pod(pod, object, sizeof(object));
+    if (api->hides_version)
+        memcpy(strstr(object, "resourceV"), "hidden", 6);
     (void)snprintf(body, sizeof(body), "{\"Pod\":%s,\"NodeNames\":[%s]}", object, nodes);
     assert_int_equal(gs_filter(&(struct gs_filter_env){.books = api->books,
                                                        .conf = &api->conf,
@@ -243,10 +253,15 @@ static void bind_pod(struct api *api, struct api_pod *pod, yyjson_val *binding, 
     yyjson_val *meta = yyjson_obj_get(binding, "metadata");
     const char *node = yyjson_get_str(yyjson_obj_get(yyjson_obj_get(binding, "target"), "name"));
 
-    if (!yyjson_equals_str(yyjson_obj_get(meta, "uid"), pod->uid) || pod->node[0] != '\0') {
+    char version[16];
+
+    (void)snprintf(version, sizeof(version), "%u", pod->version);
+    if (!yyjson_equals_str(yyjson_obj_get(meta, "uid"), pod->uid) || pod->node[0] != '\0' ||
+        !yyjson_equals_str(yyjson_obj_get(meta, "resourceVersion"), version)) {
         refuse(a, 409, "Conflict");
         return;
     }
+    pod->version++;
     (void)snprintf(pod->node, sizeof(pod->node), "%s", node);
     copy_note(meta, "hami.io/bind-phase", pod->bind_phase, sizeof(pod->bind_phase));
     copy_note(meta, "hami.io/bind-time", pod->bind_time, sizeof(pod->bind_time));
@@ -280,12 +295,24 @@ static void serve_pod(struct api *api, const struct gs_http_call *call, const ch
     } else if (strcmp(call->method, "GET") == 0) {
         a->status = 200;
         put_pod(pod, a->body, sizeof(a->body));
+        pod->version += api->is_restless;
     } else if (strcmp(sub, "binding") == 0) {
         assert_non_null(strstr(call->url, "timeout=2s"));
         bind_pod(api, pod, body, a);
     } else if (yyjson_ptr_get(body, "/metadata/annotations/gpuslice.io~1room-seen") != NULL) {
         assert_true(yyjson_equals_str(yyjson_ptr_get(body, "/metadata/uid"), pod->uid));
         pod->n_nudges++;
+        a->status = 200;
+        put_pod(pod, a->body, sizeof(a->body));
+    } else if (yyjson_ptr_get(body, "/metadata/annotations/gpuslice.io~1fence") != NULL &&
+               api->no_fences) {
+        refuse(a, 403, "Forbidden");
+    } else if (yyjson_ptr_get(body, "/metadata/annotations/gpuslice.io~1fence") != NULL) {
+        assert_true(yyjson_equals_str(yyjson_ptr_get(body, "/metadata/uid"), pod->uid));
+        copy_note(yyjson_obj_get(body, "metadata"), "gpuslice.io/fence", pod->fence,
+                  sizeof(pod->fence));
+        pod->version++;
+        api->n_fences++;
         a->status = 200;
         put_pod(pod, a->body, sizeof(a->body));
     } else {
@@ -317,6 +344,30 @@ static void effect(struct api *api, const struct gs_http_call *call, struct answ
             api_tell(api, &api->node[i]);
 }
 
+static void keep_late(struct api *api, const struct gs_http_call *call)
+{
+    api->has_late = sscanf(call->url, "http://api/api/v1/namespaces/%*[^/]/pods/%63[^/]/binding",
+                           api->late_pod) == 1;
+    (void)snprintf(api->late, sizeof(api->late), "%s", call->body);
+}
+
+bool api_land(struct api *api)
+{
+    yyjson_doc *doc = yyjson_read(api->late, strlen(api->late), 0);
+    struct answer a = {0};
+
+    assert_true(api->has_late);
+    api->has_late = false;
+    bind_pod(api, pod_at(api, api->late_pod), yyjson_doc_get_root(doc), &a);
+    yyjson_doc_free(doc);
+    return a.status == 201;
+}
+
+void api_change(struct api_pod *pod)
+{
+    pod->version++;
+}
+
 static void serve_one(struct api *api, struct gs_http_call *call)
 {
     struct answer a = {0};
@@ -332,9 +383,13 @@ static void serve_one(struct api *api, struct gs_http_call *call)
     if (api->is_lost) {
         if (!api->is_dropped)
             effect(api, call, &a);
+        else
+            keep_late(api, call);
         fake_break(call, -ECONNRESET);
         return;
     }
+    if (api->is_late)
+        keep_late(api, call);
     fake_answer(call, api->with_status, api->with_body != NULL ? api->with_body : "{}", -1);
 }
 

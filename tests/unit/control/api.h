@@ -5,6 +5,7 @@
 
 #include "../kube/fake_http.h"
 #include "control/bind.h"
+#include "control/fence.h"
 
 struct api_node {
     char name[64], identity[32];
@@ -21,6 +22,8 @@ struct api_pod {
     bool asks_nothing;
     int priority;
     unsigned n_nudges; /**< times it was told that room was seen */
+    unsigned version;
+    char fence[64];
 };
 
 struct api {
@@ -29,16 +32,23 @@ struct api {
     struct gs_policies policies;
     struct gs_books *books;
     struct gs_filter_conf conf;
+    struct gs_fence *fence;
     struct gs_binder *binder;
     struct api_node node[2];
     struct api_pod pod[128];
-    unsigned n_gets, n_patches, n_bindings, n_labels; /**< calls served */
+    unsigned n_gets, n_patches, n_bindings, n_labels, n_fences; /**< calls served */
+    bool has_late;                                              /**< a Binding that it got, */
+    char late_pod[64], late[4096];                              /**< and that is not done yet */
     bool is_deaf; /**< the binder does not hear of changes: no watch */
     /** What to do to the next call of that method on that path (part of it): an answer in place of
      *  the server's (status), or with is_lost none at all, after it took effect. */
     const char *on_method, *on_path, *with_body;
     int with_status;
-    bool is_lost, is_dropped; /**< dropped: no effect either */
+    bool is_lost, is_dropped; /**< dropped: no effect either; of a Binding: not yet */
+    bool is_late;             /**< with_status is a lie: it will be done */
+    bool no_fences;           /**< pods may not be written to */
+    bool is_restless;         /**< a pod changes whenever it was read */
+    bool hides_version;       /**< from the filter */
 };
 
 /** Time of the server and of all, at the start. */
@@ -58,6 +68,10 @@ void api_filter(struct api *api, const struct api_pod *pod, const char *node);
 bool api_ask(struct api *api, const struct api_pod *pod, const char *nodes,
              void (*refused)(void *arg, const struct gs_filter_refusal *refusal), void *arg);
 
+/** What was dropped is done now. False: refused. */
+bool api_land(struct api *api);
+/** Something about the pod changes. */
+void api_change(struct api_pod *pod);
 /** Serve until `ms` have passed. */
 void api_serve(struct api *api, uint64_t ms);
 /** Tell the binder what a node looks like now, as a watch would. */

@@ -227,8 +227,134 @@ static void lost_answer_is_found(void **state)
     assert_int_equal(stats_of(f).unsure, 1);
 }
 
-/* Nothing arrived: concluded only when the server must have given up. The cards are taken then,
- * too, for the pod that comes again: a server on a busy machine may do later what it was asked. */
+/* Nothing arrived, it seems; the server does it when it has time. The pod was written to before. */
+static void lost_write_cannot_land(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+    uint64_t before = fake_now_ms(&f->api.fake);
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    f->api.on_method = "POST";
+    f->api.on_path = "/binding";
+    f->api.is_lost = f->api.is_dropped = true;
+    assert_string_equal(bind(f, pod, "n1"), "the API server did not take the Binding");
+    assert_true(fake_now_ms(&f->api.fake) - before < 1000);
+    assert_false(is_reserved(f, pod));
+    assert_int_equal(f->api.n_fences, 1);
+    assert_false(api_land(&f->api));
+    assert_string_equal(pod->node, "");
+    f->api.is_lost = f->api.is_dropped = false;
+    api_filter(&f->api, pod, "n2");
+    assert_string_equal(bind(f, pod, "n2"), "");
+    assert_string_equal(pod->node, "n2");
+}
+
+/* The write to the pod is lost, too, and was done. */
+static void lost_fence_is_found(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+    struct call *call;
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    f->api.on_method = "POST";
+    f->api.on_path = "/binding";
+    f->api.is_lost = f->api.is_dropped = true;
+    call = start(f, pod, "n1");
+    while (f->api.n_gets == 0)
+        api_serve(&f->api, 1);
+    f->api.on_method = "PATCH";
+    f->api.on_path = "/pods/a";
+    f->api.is_dropped = false;
+    api_serve(&f->api, 5000);
+    assert_string_equal(call->error, "the API server did not take the Binding");
+    assert_false(is_reserved(f, pod));
+    assert_false(api_land(&f->api));
+}
+
+/* The API server says "conflict" of a write whose end it does not know: this one is done later. */
+static void conflict_proves_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    f->api.on_method = "POST";
+    f->api.on_path = "/binding";
+    f->api.with_status = 409;
+    f->api.is_late = true;
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_int_equal(f->api.n_fences, 1);
+    assert_int_equal(f->api.n_bindings, 1);
+    assert_int_equal(stats_of(f).rewritten, 1);
+    assert_false(api_land(&f->api));
+}
+
+static void changed_pod_is_bound_all_the_same(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    api_change(pod); /* kube-scheduler nominates a node, say */
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_string_equal(pod->grant, "GPU-7,NVIDIA,100,0:;");
+    assert_int_equal(stats_of(f).rewritten, 1);
+    assert_int_equal(f->api.n_gets, 1);
+    assert_int_equal(f->api.n_fences, 0);
+}
+
+static void pod_that_never_rests(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    api_change(pod);
+    f->api.is_restless = true;
+    assert_string_equal(bind(f, pod, "n1"), "the API server did not take the Binding");
+    assert_int_equal(stats_of(f).rewritten, 3);
+    assert_false(is_reserved(f, pod));
+}
+
+/* Another replica leads by now, and has seen the pod unbound: nothing is written after that. */
+static void fence_of_another_leader(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    api_change(pod);
+    strcpy(pod->fence, "6a-0.1");
+    assert_string_equal(bind(f, pod, "n1"), "the API server did not take the Binding");
+    assert_int_equal(f->api.n_bindings, 0);
+    assert_int_equal(stats_of(f).rewritten, 0);
+    assert_false(is_reserved(f, pod));
+}
+
+static void version_is_read_where_nobody_told_it(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    f->api.hides_version = true;
+    api_filter(&f->api, pod, "n1");
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_int_equal(f->api.n_gets, 1);
+    assert_int_equal(stats_of(f).redecided, 0);
+}
+
+/* Nothing arrived, and the pod may not be written to: concluded only when the server must have
+ * given up. The cards are taken then, too, for the pod that comes again: a server on a busy machine
+ * may do later what it was asked. */
 static void lost_write_is_sent_again(void **state)
 {
     struct fixture *f = *state;
@@ -238,6 +364,7 @@ static void lost_write_is_sent_again(void **state)
     struct gs_err err = {0};
 
     prestart(f);
+    f->api.no_fences = true;
     api_filter(&f->api, pod, "n1");
     f->api.on_method = "POST";
     f->api.on_path = "/binding";
@@ -267,6 +394,7 @@ static void late_write_holds_the_cards(void **state)
     struct call *call;
 
     prestart(f);
+    f->api.no_fences = true;
     api_filter(&f->api, pod, "n1");
     f->api.on_method = "POST";
     f->api.on_path = "/binding";
@@ -275,7 +403,7 @@ static void late_write_holds_the_cards(void **state)
     api_serve(&f->api, 5000);
     assert_true(call->is_done);
     f->api.is_dropped = false;
-    strcpy(pod->node, "n1");
+    assert_true(api_land(&f->api));
     strcpy(pod->bind_time, "1");
     assert_string_equal(bind(f, pod, "n1"), "the pod is bound by somebody else");
     assert_true(is_reserved(f, pod));
@@ -286,6 +414,7 @@ static struct api_pod *lose_a_write(struct fixture *f)
     struct api_pod *pod = api_pod(&f->api, "a");
 
     prestart(f);
+    f->api.no_fences = true;
     api_filter(&f->api, pod, "n1");
     f->api.on_method = "POST";
     f->api.on_path = "/binding";
@@ -360,8 +489,11 @@ static void server_error_may_have_bound(void **state)
     f->api.on_method = "POST";
     f->api.on_path = "/binding";
     f->api.with_status = 500;
+    f->api.is_late = true;
     assert_string_equal(bind(f, pod, "n1"), "the API server did not take the Binding");
-    assert_true(is_reserved(f, pod));
+    assert_false(is_reserved(f, pod));
+    assert_int_equal(stats_of(f).unsure, 1);
+    assert_false(api_land(&f->api));
 }
 
 static void refused_write_is_void_at_once(void **state)
@@ -771,6 +903,13 @@ int main(void)
         T(pod_that_asks_nothing_is_bound),
         T(conflict_is_void),
         T(lost_answer_is_found),
+        T(lost_write_cannot_land),
+        T(lost_fence_is_found),
+        T(conflict_proves_nothing),
+        T(changed_pod_is_bound_all_the_same),
+        T(pod_that_never_rests),
+        T(fence_of_another_leader),
+        T(version_is_read_where_nobody_told_it),
         T(lost_write_is_sent_again),
         T(late_write_holds_the_cards),
         T(refusal_leaves_an_earlier_write),

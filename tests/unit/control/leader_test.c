@@ -14,13 +14,34 @@ struct fixture {
     struct fake fake;
     struct gs_leader *leader;
     struct gs_http_call *watch;
-    unsigned n_relists, n_leads;
+    unsigned n_relists, n_fences, n_leads, n_follows;
     unsigned version;
 };
 
 static void on_relist(void *arg)
 {
     ((struct fixture *)arg)->n_relists++;
+}
+
+static void on_fence(void *arg)
+{
+    ((struct fixture *)arg)->n_fences++;
+}
+
+static void on_follows(void *arg)
+{
+    ((struct fixture *)arg)->n_follows++;
+}
+
+/* Everything is listed, and every pod that waits was written to. */
+static void relisted(struct fixture *f)
+{
+    unsigned before = f->n_fences;
+
+    gs_leader_relisted(f->leader);
+    assert_int_equal(f->n_fences, before + 1);
+    assert_int_equal(gs_leader_state(f->leader), GS_LEADER_NOT_YET);
+    gs_leader_fenced(f->leader);
 }
 
 static void on_leads(void *arg)
@@ -57,6 +78,8 @@ static void start(struct fixture *f, const char *lease)
                                                            .lease_name = gs_str_of(lease),
                                                            .host = GS_STR("pod-a"),
                                                            .relist = on_relist,
+                                                           .fence = on_fence,
+                                                           .follows = on_follows,
                                                            .leads = on_leads,
                                                            .arg = f},
                                    &f->leader, NULL),
@@ -109,10 +132,13 @@ static void only_replica_waits_and_lists(void **state)
     fake_run(&f->fake, 200);
     assert_int_equal(f->n_relists, 1);
     assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
-    gs_leader_relisted(f->leader);
+    gs_leader_fenced(f->leader); /* of an earlier term */
+    assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
+    relisted(f);
     assert_int_equal(state_of(f), GS_LEADER_YES);
     gs_leader_relisted(f->leader); /* a list for another reason */
     assert_int_equal(f->n_leads, 1);
+    assert_int_equal(f->n_fences, 1);
 }
 
 static void lease_moves_to_us_and_away(void **state)
@@ -129,10 +155,11 @@ static void lease_moves_to_us_and_away(void **state)
     assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
     fake_run(&f->fake, 2600);
     assert_int_equal(f->n_relists, 1);
-    gs_leader_relisted(f->leader);
+    relisted(f);
     assert_int_equal(state_of(f), GS_LEADER_YES);
     renewed(f, "pod-b_3333", 5);
     assert_int_equal(state_of(f), GS_LEADER_NO);
+    assert_int_equal(f->n_follows, 1);
     renewed(f, "pod-a_2222", 6);
     assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
     renewed(f, "pod-b_3333", 7); /* and back before we began */
@@ -146,7 +173,7 @@ static void lead(struct fixture *f)
     start(f, "sched");
     listed(f, "pod-a_2222", 4);
     fake_run(&f->fake, 2600);
-    gs_leader_relisted(f->leader);
+    relisted(f);
     assert_int_equal(state_of(f), GS_LEADER_YES);
 }
 

@@ -1,0 +1,392 @@
+#include "control/fence.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "contract/names.h"
+#include "control/convert.h"
+#include "core/list.h"
+#include "kube/patch.h"
+#include "kube/view.h"
+#include "model/ask.h"
+#include "net/loop.h"
+
+#define SURE_MS   30000
+#define IN_FLIGHT 32u /* half of what the client sends at a time: lists and leases go on */
+#define AGAIN_MS  1000
+#define WHO_MAX   40
+
+enum state {
+    STATE_FREE,    /**< nothing is to be done */
+    STATE_TODO,    /**< in the list of those to write to */
+    STATE_SENT,    /**< being written to */
+    STATE_TOLD,    /**< written to: the watch is to show it */
+    STATE_REFUSED, /**< cannot be written to */
+};
+
+/** A pod that waits. One block with its text. */
+struct entry {
+    struct gs_fence *fence;
+    GS_LINK(struct entry) link; /**< in `todo` */
+    struct gs_fence_pod pod;
+    enum state state;
+    uint64_t ticket;
+    char text[];
+};
+
+struct gs_fence {
+    struct gs_kube_client *client;
+    struct gs_loop *loop;
+    struct gs_books *books;
+    struct gs_fence_opt opt;
+    struct gs_arena arena; /**< of one pod */
+    struct gs_map waiting; /**< by UID */
+    GS_LIST(struct entry) todo;
+    bool is_under_way;
+    bool misses_some; /**< pods that wait, for want of memory */
+    size_t left, in_flight;
+    int64_t begun_ms;
+    struct gs_loop_timer timer; /**< those that failed once more; then, the end of sure_ms */
+    struct gs_loop_task task;
+    char who[WHO_MAX];
+    uint64_t number;
+    struct gs_fence_stats stats;
+};
+
+/* ---- the annotation ---- */
+
+/* A name that nobody had before. */
+static void rename_us(struct gs_fence *f)
+{
+    int64_t now_us = gs_loop_unix_us(f->loop);
+
+    (void)snprintf(f->who, sizeof(f->who), "%llx-%08x", (unsigned long long)now_us,
+                   (unsigned)gs_kube_client_jitter(f->client, UINT32_MAX));
+}
+
+bool gs_fence_is_others(const struct gs_fence *f, struct gs_str text)
+{
+    size_t n = strlen(f->who);
+
+    return text.n <= n || text.p[n] != '.' || memcmp(text.p, f->who, n) != 0;
+}
+
+int gs_fence_write(struct gs_fence *f, const struct gs_fence_pod *pod, uint32_t timeout_ms,
+                   gs_kube_fn *fn, void *arg, uint64_t *ret_ticket)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
+    char value[WHO_MAX + 24];
+    struct gs_kube_merge m;
+    int rc;
+
+    (void)snprintf(value, sizeof(value), "%s.%llu", f->who, (unsigned long long)++f->number);
+    gs_kube_merge_init(&m);
+    gs_kube_merge_uid(&m, pod->uid);
+    gs_kube_merge_annotation(&m, GS_STR(GS_NAME_FENCE), gs_str_of(value));
+    rc = gs_kube_merge_text(&m, &text);
+    gs_kube_merge_fini(&m);
+    if (rc < 0)
+        return rc;
+    f->stats.written++;
+    return gs_kube_client_send(f->client,
+                               &(struct gs_kube_req){.verb = GS_KUBE_MERGE,
+                                                     .resource = &gs_kube_pods,
+                                                     .ns = pod->ns,
+                                                     .name = pod->name,
+                                                     .body = gs_buf_str(&text),
+                                                     .timeout_ms = timeout_ms},
+                               fn, arg, ret_ticket, NULL);
+}
+
+/* ---- one pod ---- */
+
+static void pump(struct gs_fence *f);
+
+static int64_t sure_in_ms(const struct gs_fence *f)
+{
+    uint32_t sure_ms = f->opt.sure_ms != 0 ? f->opt.sure_ms : SURE_MS;
+
+    return f->begun_ms + sure_ms - gs_loop_now_ms(f->loop);
+}
+
+static void on_done(void *user)
+{
+    struct gs_fence *f = user;
+
+    if (!f->is_under_way || f->left > 0)
+        return;
+    if (f->misses_some && sure_in_ms(f) > 0) {
+        gs_loop_timer_in(f->loop, &f->timer, (uint64_t)sure_in_ms(f), on_done, f);
+        return;
+    }
+    f->is_under_way = false;
+    gs_loop_timer_cancel(f->loop, &f->timer);
+    if (f->opt.done != NULL)
+        f->opt.done(f->opt.arg);
+}
+
+static void on_timer(void *user)
+{
+    pump(user);
+}
+
+static void push(struct entry *e)
+{
+    struct gs_fence *f = e->fence;
+
+    e->state = STATE_TODO;
+    GS_LIST_APPEND(&f->todo, e, link);
+}
+
+/* Out of whatever it was in. */
+static void rest(struct entry *e)
+{
+    struct gs_fence *f = e->fence;
+
+    if (e->state == STATE_TODO)
+        GS_LIST_REMOVE(&f->todo, e, link);
+    if (e->state == STATE_SENT) {
+        gs_kube_client_cancel(f->client, e->ticket);
+        f->in_flight--;
+    }
+    e->state = STATE_FREE;
+}
+
+/* It is known for sure how it stands with this one. */
+static void settle(struct entry *e)
+{
+    struct gs_fence *f = e->fence;
+
+    if (e->state == STATE_FREE)
+        return;
+    rest(e);
+    if (--f->left == 0)
+        gs_loop_defer(f->loop, &f->task, on_done, f);
+    else
+        pump(f);
+}
+
+static void drop(struct entry *e)
+{
+    (void)gs_map_remove(&e->fence->waiting, e->pod.uid);
+    settle(e);
+    free(e);
+}
+
+static void again(struct entry *e)
+{
+    struct gs_fence *f = e->fence;
+
+    push(e);
+    gs_loop_timer_in(f->loop, &f->timer, AGAIN_MS, on_timer, f);
+}
+
+static void on_written(void *arg, const struct gs_kube_result *result)
+{
+    struct entry *e = arg;
+    struct gs_fence *f = e->fence;
+
+    f->in_flight--;
+    e->state = STATE_TOLD;
+    if (result->rc == -ENOENT || result->rc == -EBUSY) {
+        settle(e); /* gone, or another pod by now */
+        return;
+    }
+    if (result->rc == -EPERM || result->rc == -EINVAL || result->rc == -EOPNOTSUPP) {
+        GS_LOG_WARN("waiting pod not written to", GS_LOG_ERR(result->err));
+        e->state = STATE_REFUSED;
+        f->stats.refused++;
+    } else if (result->rc < 0) {
+        again(e);
+        return;
+    }
+    pump(f);
+}
+
+/* Those that cannot be written to: only time is left. */
+static void wait_for_refused(struct gs_fence *f)
+{
+    int64_t left_ms = sure_in_ms(f);
+    struct entry *e;
+    size_t pos = 0, refused = 0;
+
+    while ((e = gs_map_next(&f->waiting, &pos)) != NULL)
+        refused += e->state == STATE_REFUSED;
+    if (refused == 0)
+        return;
+    if (left_ms > 0) {
+        gs_loop_timer_in(f->loop, &f->timer, (uint64_t)left_ms, on_timer, f);
+        return;
+    }
+    for (pos = 0; (e = gs_map_next(&f->waiting, &pos)) != NULL;)
+        if (e->state == STATE_REFUSED) {
+            e->state = STATE_FREE;
+            f->left--;
+        }
+    if (f->left == 0)
+        gs_loop_defer(f->loop, &f->task, on_done, f);
+}
+
+static void pump(struct gs_fence *f)
+{
+    while (f->is_under_way && f->todo.first != NULL && f->in_flight < IN_FLIGHT) {
+        struct entry *e = f->todo.first;
+
+        GS_LIST_REMOVE(&f->todo, e, link);
+        e->state = STATE_SENT;
+        if (gs_fence_write(f, &e->pod, 0, on_written, e, &e->ticket) < 0) {
+            again(e);
+            return;
+        }
+        f->in_flight++;
+    }
+    if (f->is_under_way && f->todo.first == NULL && f->in_flight == 0)
+        wait_for_refused(f);
+}
+
+/* ---- what is seen ---- */
+
+/* Could somebody bind it to cards? Where it cannot be read, he who could read it might have. */
+static bool is_waiting(struct gs_fence *f, const struct gs_kube_pod *pod)
+{
+    const struct gs_ask_flags flags = {f->opt.filter->device_policy, f->opt.filter->node_policy,
+                                       NULL};
+    struct gs_pod model;
+    struct gs_ask ask;
+
+    if (pod->node_name.n > 0 || pod->meta.deletion_us != GS_KUBE_NO_TIME || pod->n_gates > 0 ||
+        pod->phase == GS_KUBE_PHASE_SUCCEEDED || pod->phase == GS_KUBE_PHASE_FAILED)
+        return false;
+    gs_arena_reset(&f->arena);
+    return gs_convert_pod(pod, &f->arena, &model) < 0 ||
+           gs_books_ask(f->books, &model, &flags, &f->arena, &ask, NULL) < 0 || ask.n_lines > 0;
+}
+
+static struct entry *add(struct gs_fence *f, const struct gs_kube_meta *meta)
+{
+    struct entry *e =
+        calloc(1, sizeof(*e) + meta->ns.n + meta->name.n + meta->uid.n + 3 /* NULs */);
+    char *at;
+
+    if (e == NULL)
+        return NULL;
+    at = e->text;
+    e->fence = f;
+    e->pod.ns = gs_str_keep(meta->ns, &at);
+    e->pod.name = gs_str_keep(meta->name, &at);
+    e->pod.uid = gs_str_keep(meta->uid, &at);
+    if (gs_map_set(&f->waiting, e->pod.uid, e) < 0) {
+        free(e);
+        return NULL;
+    }
+    return e;
+}
+
+void gs_fence_saw_pod(struct gs_fence *f, const struct gs_kube_pod *pod)
+{
+    struct entry *e = gs_map_find(&f->waiting, pod->meta.uid);
+    const struct gs_str *text;
+
+    if (pod->meta.uid.n == 0)
+        return;
+    if (!is_waiting(f, pod)) {
+        if (e != NULL)
+            drop(e);
+        return;
+    }
+    if (e == NULL) {
+        f->misses_some |= add(f, &pod->meta) == NULL;
+        return;
+    }
+    text = gs_kube_pairs_find(&pod->meta.annotations, GS_STR(GS_NAME_FENCE));
+    if (text != NULL && !gs_fence_is_others(f, *text))
+        settle(e);
+}
+
+void gs_fence_pod_gone(struct gs_fence *f, struct gs_str uid)
+{
+    struct entry *e = gs_map_find(&f->waiting, uid);
+
+    if (e != NULL)
+        drop(e);
+}
+
+/* ---- all of them ---- */
+
+void gs_fence_stop(struct gs_fence *f)
+{
+    struct entry *e;
+    size_t pos = 0;
+
+    f->is_under_way = false;
+    f->left = 0;
+    gs_loop_timer_cancel(f->loop, &f->timer);
+    gs_loop_task_cancel(f->loop, &f->task);
+    while ((e = gs_map_next(&f->waiting, &pos)) != NULL)
+        rest(e);
+}
+
+void gs_fence_begin(struct gs_fence *f)
+{
+    struct entry *e;
+    size_t pos = 0;
+
+    gs_fence_stop(f);
+    rename_us(f);
+    f->is_under_way = true;
+    f->begun_ms = gs_loop_now_ms(f->loop);
+    while ((e = gs_map_next(&f->waiting, &pos)) != NULL) {
+        push(e);
+        f->left++;
+    }
+    if (f->left > 0)
+        GS_LOG_INFO("writing to pods that wait", GS_LOG_UINT("count", f->left));
+    else
+        gs_loop_defer(f->loop, &f->task, on_done, f);
+    pump(f);
+}
+
+int gs_fence_new(struct gs_kube_client *client, struct gs_books *books,
+                 const struct gs_fence_opt *opt, struct gs_fence **ret)
+{
+    struct gs_fence *f = calloc(1, sizeof(*f));
+
+    if (f == NULL)
+        return -ENOMEM;
+    f->client = client;
+    f->loop = gs_kube_client_loop(client);
+    f->books = books;
+    f->opt = *opt;
+    rename_us(f);
+    *ret = f;
+    return 0;
+}
+
+struct gs_fence *gs_fence_free(struct gs_fence *f)
+{
+    struct entry *e;
+    size_t pos = 0;
+
+    if (f == NULL)
+        return NULL;
+    gs_fence_stop(f);
+    while ((e = gs_map_next(&f->waiting, &pos)) != NULL)
+        free(e);
+    gs_map_fini(&f->waiting);
+    gs_arena_fini(&f->arena);
+    free(f);
+    return NULL;
+}
+
+void gs_fence_stats(const struct gs_fence *f, struct gs_fence_stats *ret)
+{
+    *ret = f->stats;
+    ret->waiting = f->waiting.n;
+    ret->left = f->left;
+}

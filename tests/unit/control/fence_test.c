@@ -1,0 +1,312 @@
+/* Who begins to lead, and what was sent before: pods in virtual time. */
+#include "control/fence.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <yyjson.h>
+
+#include "../kube/fake_http.h"
+#include "control/policies.h"
+#include "kube/view.h"
+#include "vendors/registry_policy.h"
+
+struct fixture {
+    struct fake fake;
+    struct gs_arena conf, arena;
+    struct gs_policies policies;
+    struct gs_books *books;
+    struct gs_filter_conf filter;
+    struct gs_fence *fence;
+    unsigned n_done;
+};
+
+static void on_done(void *arg)
+{
+    ((struct fixture *)arg)->n_done++;
+}
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+
+    memset(&f, 0, sizeof(f));
+    fake_new(&f.fake, NULL);
+    assert_int_equal(
+        gs_policies_read(&(struct gs_policies_conf){.section = gs_registry_policy,
+                                                    .n_sections = gs_registry_policy_n,
+                                                    .enabled = (const char *const[]){NULL}},
+                         &f.conf, &f.policies, NULL),
+        0);
+    assert_int_equal(gs_books_new(&f.policies, &f.books), 0);
+    f.filter = (struct gs_filter_conf){.device_policy = GS_STR("spread"),
+                                       .node_policy = GS_STR("binpack")};
+    assert_int_equal(
+        gs_fence_new(f.fake.client, f.books,
+                     &(struct gs_fence_opt){.filter = &f.filter, .done = on_done, .arg = &f},
+                     &f.fence),
+        0);
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    gs_fence_free(f->fence);
+    fake_free(&f->fake);
+    gs_books_free(f->books);
+    gs_arena_fini(&f->conf);
+    gs_arena_fini(&f->arena);
+    return 0;
+}
+
+#define GPU "\"nvidia.com/gpu\":\"1\""
+
+/* The watch shows a pod: what it asks for, more of its spec and metadata (each begins with a
+ * comma).
+ */
+static void saw(struct fixture *f, const char *name, const char *limits, const char *spec,
+                const char *meta)
+{
+    struct gs_kube_pod pod;
+    yyjson_doc *doc;
+    char text[2048];
+
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"%s\",\"uid\":\"uid-%s\"%s},"
+        "\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":{%s}}}]%s}}",
+        name, name, meta, limits, spec);
+    doc = yyjson_read(text, strlen(text), 0);
+    assert_non_null(doc);
+    gs_arena_reset(&f->arena);
+    assert_int_equal(gs_kube_view_pod(yyjson_doc_get_root(doc), &f->arena, &pod, NULL), 0);
+    gs_fence_saw_pod(f->fence, &pod);
+    yyjson_doc_free(doc);
+}
+
+static void waits(struct fixture *f, const char *name)
+{
+    saw(f, name, GPU, "", "");
+}
+
+/* The oldest write; its text of the annotation into `mark`. */
+static struct gs_http_call *written(struct fixture *f, const char *name, char mark[64])
+{
+    struct gs_http_call *call = fake_next(&f->fake, 0);
+    char path[128], uid[64];
+    yyjson_doc *doc = yyjson_read(call->body, strlen(call->body), 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    const char *text;
+
+    (void)snprintf(path, sizeof(path), "http://api/api/v1/namespaces/ns/pods/%s", name);
+    (void)snprintf(uid, sizeof(uid), "uid-%s", name);
+    assert_string_equal(call->method, "PATCH");
+    assert_string_equal(call->url, path);
+    assert_true(yyjson_equals_str(yyjson_ptr_get(root, "/metadata/uid"), uid));
+    text = yyjson_get_str(yyjson_ptr_get(root, "/metadata/annotations/gpuslice.io~1fence"));
+    assert_non_null(text);
+    (void)snprintf(mark, 64, "%s", text != NULL ? text : "");
+    yyjson_doc_free(doc);
+    return call;
+}
+
+static void saw_mark(struct fixture *f, const char *name, const char *mark)
+{
+    char meta[160];
+
+    (void)snprintf(meta, sizeof(meta), ",\"annotations\":{\"gpuslice.io/fence\":\"%s\"}", mark);
+    saw(f, name, GPU, "", meta);
+}
+
+static struct gs_fence_stats stats_of(struct fixture *f)
+{
+    struct gs_fence_stats stats;
+
+    gs_fence_stats(f->fence, &stats);
+    return stats;
+}
+
+static void nobody_waits(void **state)
+{
+    struct fixture *f = *state;
+
+    gs_fence_begin(f->fence);
+    assert_int_equal(f->n_done, 0); /* from the loop */
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 1);
+}
+
+static void who_waits(void **state)
+{
+    struct fixture *f = *state;
+
+    saw(f, "plain", "\"cpu\":\"1\"", "", "");
+    saw(f, "bound", GPU, ",\"nodeName\":\"n1\"", "");
+    saw(f, "gated", GPU, ",\"schedulingGates\":[{\"name\":\"x\"}]", "");
+    saw(f, "ending", GPU, "", ",\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"");
+    assert_int_equal(stats_of(f).waiting, 0);
+    waits(f, "a");
+    waits(f, "b");
+    assert_int_equal(stats_of(f).waiting, 2);
+    saw(f, "a", GPU, ",\"nodeName\":\"n1\"", "");
+    gs_fence_pod_gone(f->fence, GS_STR("uid-b"));
+    assert_int_equal(stats_of(f).waiting, 0);
+}
+
+/* The answer to the write is not enough: the books are to know what had come before it. */
+static void watch_tells_the_end(void **state)
+{
+    struct fixture *f = *state;
+    char mark[64];
+
+    waits(f, "a");
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    fake_answer(written(f, "a", mark), 200, "{}", -1);
+    fake_run(&f->fake, 60000);
+    assert_int_equal(f->n_done, 0);
+    assert_int_equal(stats_of(f).left, 1);
+    saw_mark(f, "a", "5f-0.1"); /* of one who led before */
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 0);
+    saw_mark(f, "a", mark);
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 1);
+    assert_int_equal(fake_open(), 0);
+    assert_false(gs_fence_is_others(f->fence, gs_str_of(mark)));
+    assert_true(gs_fence_is_others(f->fence, GS_STR("5f-0.1")));
+    assert_true(gs_fence_is_others(f->fence, GS_STR("")));
+}
+
+/* Bound or gone: no Binding can follow, and the books know. */
+static void other_ends(void **state)
+{
+    struct fixture *f = *state;
+
+    waits(f, "a");
+    waits(f, "b");
+    waits(f, "c");
+    waits(f, "d");
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    assert_int_equal(fake_open(), 4);
+    saw(f, "a", GPU, ",\"nodeName\":\"n1\"", "");
+    gs_fence_pod_gone(f->fence, GS_STR("uid-b"));
+    assert_int_equal(fake_open(), 2);
+    waits(f, "new"); /* nobody before can have sent anything for it */
+    for (int i = 0; i < 2; i++) {
+        struct gs_http_call *call = fake_next(&f->fake, 0);
+
+        fake_answer(call, strstr(call->url, "/c") != NULL ? 404 : 409, "{}", -1);
+    }
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 1);
+}
+
+static void failure_is_tried_again(void **state)
+{
+    struct fixture *f = *state;
+    char mark[64], again[64];
+
+    waits(f, "a");
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    (void)written(f, "a", mark);
+    for (int i = 0; i < 100; i++) {
+        fake_break(written(f, "a", again), -ECONNRESET);
+        (void)fake_next(&f->fake, 10000);
+    }
+    (void)written(f, "a", again);
+    assert_string_not_equal(mark, again); /* a value that is there already changes nothing */
+    fake_answer(fake_next(&f->fake, 0), 200, "{}", -1);
+    saw_mark(f, "a", again);
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 1);
+}
+
+/* Somebody's rule lets nobody write to it. */
+static void refused_pod_takes_time(void **state)
+{
+    struct fixture *f = *state;
+    char mark[64];
+
+    waits(f, "a");
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    fake_answer(written(f, "a", mark), 403, "{}", -1);
+    fake_run(&f->fake, 29000);
+    assert_int_equal(f->n_done, 0);
+    assert_int_equal(stats_of(f).refused, 1);
+    fake_run(&f->fake, 1100);
+    assert_int_equal(f->n_done, 1);
+    assert_int_equal(fake_open(), 0);
+}
+
+static void a_few_at_a_time(void **state)
+{
+    struct fixture *f = *state;
+    char name[16], mark[64];
+
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof(name), "p%d", i);
+        waits(f, name);
+    }
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    for (int i = 0; i < 100; i++) {
+        struct gs_http_call *call = fake_next(&f->fake, 0);
+
+        assert_true(fake_open() <= 32);
+        assert_int_equal(sscanf(call->url, "http://api/api/v1/namespaces/ns/pods/%15s", name), 1);
+        call = written(f, name, mark);
+        fake_answer(call, 200, "{}", -1);
+        saw_mark(f, name, mark);
+        fake_run(&f->fake, 1);
+    }
+    assert_int_equal(f->n_done, 1);
+    assert_int_equal(stats_of(f).written, 100);
+}
+
+static void lead_lost_and_won(void **state)
+{
+    struct fixture *f = *state;
+    char first[64], second[64];
+
+    waits(f, "a");
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    (void)written(f, "a", first);
+    gs_fence_stop(f->fence);
+    assert_int_equal(fake_open(), 0);
+    fake_run(&f->fake, 60000);
+    assert_int_equal(f->n_done, 0);
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    fake_answer(written(f, "a", second), 200, "{}", -1);
+    saw_mark(f, "a", first); /* the write of the first term came late: others may have led since */
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 0);
+    saw_mark(f, "a", second);
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 1);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(nobody_waits),           T(who_waits),
+        T(watch_tells_the_end),    T(other_ends),
+        T(failure_is_tried_again), T(refused_pod_takes_time),
+        T(a_few_at_a_time),        T(lead_lost_and_won),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
