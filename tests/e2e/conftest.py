@@ -34,11 +34,12 @@ def api(cluster) -> Api:
     return cluster.api()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def plain_scheduler(cluster):
-    """The cluster's own kube-scheduler runs."""
+    """The cluster's own kube-scheduler runs, for this test only: it writes to, and binds, everybody's plain pods."""
     cluster.start_scheduler()
-    return cluster
+    yield cluster
+    cluster.stop_program("kube-scheduler")
 
 
 @pytest.fixture

@@ -26,6 +26,11 @@ def test_a_pod_without_room_waits(plain_scheduler, api, make_nodes, make_pod):
     assert "Insufficient cpu" in objects.failed_scheduling(api.get(objects.path_of(pod))), why
 
 
+def test_a_scheduler_ends_with_the_test_that_asked_for_it(cluster):
+    """Nobody writes to the pods of the tests that follow but they themselves."""
+    assert sorted(cluster.procs) == ["etcd", "kube-apiserver"]
+
+
 def test_rights_are_enforced(cluster, api, namespace):
     """A ServiceAccount without a role may do nothing; its token is one the API server issued."""
     user = cluster.api(f"sa-{namespace}-default") if cluster.service_account(namespace, "default") else None
