@@ -52,6 +52,13 @@ class Api:
     def get(self, path: str, **query) -> dict:
         return self.request("GET", path, **query)
 
+    def text(self, path: str) -> str:
+        """What is no JSON: the API server's own metrics."""
+        reply = self._http.request("GET", self._host + path, headers=self._headers, timeout=60)
+        if reply.status >= 300:
+            raise Refused(reply.status, {"message": reply.data.decode(errors="replace")})
+        return reply.data.decode()
+
     def find(self, path: str) -> dict | None:
         """As get; None where there is no such object."""
         try:

@@ -67,6 +67,11 @@ class Process:
     def pid(self) -> int:
         return self.popen.pid
 
+    def cpu_seconds(self) -> float:
+        """Processor time it has used so far."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def is_running(self) -> bool:
         return self.popen is not None and self.popen.poll() is None
 
