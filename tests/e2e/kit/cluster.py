@@ -97,8 +97,21 @@ class Cluster:
             # No kubelet and no node controller is there to take the not-ready taint off again.
             "--disable-admission-plugins=TaintNodesByCondition",
             "--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000",
-            f"--cert-dir={self.folder / 'certs'}"])
+            f"--cert-dir={self.folder / 'certs'}"] + self._audit())
         self.procs["kube-apiserver"].wait_ready(lambda: self.api_ready(), 120)
+
+    def _audit(self) -> list[str]:
+        """Where the folder is kept (GS_E2E_KEEP): who asked what and when, with what was written to pods."""
+        if not os.environ.get("GS_E2E_KEEP"):
+            return []
+        policy, pods = self.folder / "audit.yaml", [{"group": "", "resources": ["pods", "pods/binding", "pods/eviction"]}]
+        policy.write_text(yaml.safe_dump({
+            "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
+                {"level": "RequestResponse", "verbs": ["create", "patch", "update", "delete"], "resources": pods},
+                {"level": "Metadata", "resources": [{"group": ""}]}, {"level": "None"}]}))
+        (self.folder / "log").mkdir(exist_ok=True)
+        return [f"--audit-policy-file={policy}", f"--audit-log-path={self.folder / 'log' / 'audit.log'}",
+                "--audit-log-maxsize=4096"]
 
     def start_scheduler(self) -> None:
         """The cluster's own kube-scheduler, for pods that ask for nothing of ours."""

@@ -58,7 +58,8 @@ class Replica:
             self.release.cluster.bin / "kube-scheduler", f"--config={config}", "--bind-address=127.0.0.1",
             f"--secure-port={self.kube_port}",
             f"--authentication-kubeconfig={self.release.kube_kubeconfig}",
-            f"--authorization-kubeconfig={self.release.kube_kubeconfig}"])).start()
+            f"--authorization-kubeconfig={self.release.kube_kubeconfig}",
+            f"-v={4 if os.environ.get('GS_E2E_KEEP') else 0}"])).start()
         if wait:
             self.kube_scheduler.wait_ready(lambda: https_ok(self.kube_port, "/healthz"))
 
