@@ -27,6 +27,8 @@ headers_alone() {
 banned() { ! git grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|localtime|gmtime|atoi|atol)\s*\(' -- 'src/*.c' 'src/*.h'; }
 # A label of a documentation comment begins its line: the formatter used to fill them into the line before.
 labels() { ! git grep -nE '[^ *] (Returns|Threads|Owner|Units|Shape|Source|Memory)(  |$)' -- 'src/*.c' 'src/*.h'; }
+# The length that yyjson tells of a list is its number of entries: texts are read by gs_json_text() or gs_kube_json_text().
+json_text() { ! git grep -nE '\byyjson_get_len\(' -- 'src/*.c' ':!src/model/json.c' ':!src/kube/json.c'; }
 unfinished() { ! git grep -nwE 'TODO|FIXME|XXX' -- src tests bench fuzz tools ':!tools/lint.sh'; }
 # Formatter and analyzer are of one version, from tests/requirements.txt: what they say must not depend on the
 # system. The analyzer's package lacks the compiler's own headers; own_string.c is built with a flag of gcc's own.
@@ -46,6 +48,7 @@ check "unused symbols" python3 tools/check_unused.py build/release
 check format format
 check "headers compile alone" headers_alone
 check "banned functions" banned
+check "texts of JSON" json_text
 check "labels of comments" labels
 check "marks of unfinished work" unfinished
 check "hook binary" python3 tools/check_hook_binary.py build/stage/lib/gpuslice/libvgpu.so

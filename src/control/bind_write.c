@@ -9,6 +9,7 @@
 #include "contract/names.h"
 #include "control/bind_internal.h"
 #include "control/fence.h"
+#include "kube/json.h"
 #include "kube/patch.h"
 #include "kube/view.h"
 
@@ -125,9 +126,7 @@ static void look_later(struct gs_bind_op *op)
 
 static struct gs_str text_of(yyjson_val *obj, const char *key)
 {
-    yyjson_val *val = yyjson_obj_get(obj, key);
-
-    return (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
+    return gs_kube_json_text(yyjson_obj_get(obj, key));
 }
 
 /* It ended otherwise than we asked, or nobody knows yet: the watch will tell. A pod that is gone

@@ -9,6 +9,7 @@
 #include "control/feed.h"
 #include "control/refusal.h"
 #include "control/shortage.h"
+#include "kube/json.h"
 #include "model/node.h"
 #include "model/place.h"
 
@@ -152,9 +153,7 @@ static int reserve(struct call *c, const struct gs_placement *placement)
 
 static const struct gs_node *node_of(struct call *c, yyjson_val *name)
 {
-    return yyjson_is_str(name) ? gs_books_node(c->books, (struct gs_str){yyjson_get_str(name),
-                                                                         yyjson_get_len(name)})
-                               : NULL;
+    return gs_books_node(c->books, gs_kube_json_text(name));
 }
 
 static struct candidate candidate_of(const struct gs_node *node, yyjson_val *object)
@@ -173,8 +172,7 @@ static int candidates_by_name(struct call *c, struct candidate **ret, size_t *re
 
     if (at == NULL || name == NULL || node == NULL)
         return -ENOMEM;
-    yyjson_arr_foreach(c->args.names, i, max, val) name[i] =
-        (struct gs_str){yyjson_is_str(val) ? yyjson_get_str(val) : "", yyjson_get_len(val)};
+    yyjson_arr_foreach(c->args.names, i, max, val) name[i] = gs_kube_json_text(val);
     gs_books_nodes(c->books, name, total, node);
     for (i = 0; i < total; i++)
         if (node[i] != NULL && gs_place_may(&c->ask, node[i]))
@@ -199,7 +197,7 @@ static int refuse_names(struct call *c)
     yyjson_arr_foreach(c->args.names, i, max, val)
     {
         if (yyjson_is_str(val))
-            name[n++] = (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
+            name[n++] = gs_kube_json_text(val);
     }
     gs_books_nodes(c->books, name, n, node);
     gs_refusals_init(&refusals, &c->ask, &c->reply, &c->shortage);
@@ -287,9 +285,7 @@ static int learn_nodes(struct call *c, struct gs_books *books)
 
 static struct gs_str name_of(yyjson_val *item)
 {
-    yyjson_val *name = yyjson_obj_get(yyjson_obj_get(item, "metadata"), "name");
-
-    return (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)};
+    return gs_kube_json_text(yyjson_obj_get(yyjson_obj_get(item, "metadata"), "name"));
 }
 
 static int simulate_on(struct call *c, struct gs_books *books)
@@ -391,7 +387,7 @@ static int repeat(struct call *c, const struct gs_books_reservation *promised, s
     c->note->n_nodes = yyjson_arr_size(c->args.names);
     yyjson_arr_foreach(c->args.names, i, max, name)
     {
-        if (!gs_str_eq(promised->node, (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)}))
+        if (!gs_str_eq(promised->node, gs_kube_json_text(name)))
             continue;
         c->note->outcome = GS_FILTER_FOUND;
         c->note->node = gs_arena_str(c->arena, promised->node);

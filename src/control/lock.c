@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "contract/names.h"
+#include "kube/json.h"
 #include "kube/patch.h"
 #include "kube/stamp.h"
 #include "net/loop.h"
@@ -297,6 +298,7 @@ static void on_node(void *arg, const struct gs_kube_result *result)
     struct gs_lock_op *op = arg;
     struct gs_lock_view view;
     struct gs_str value = {0};
+    struct gs_str version;
     yyjson_val *meta, *val;
 
     if (result->rc < 0) {
@@ -307,15 +309,14 @@ static void on_node(void *arg, const struct gs_kube_result *result)
         return;
     }
     meta = yyjson_obj_get(result->root, "metadata");
-    val = yyjson_obj_get(meta, "resourceVersion");
-    if (!yyjson_is_str(val) || yyjson_get_len(val) >= sizeof(op->version)) {
+    version = gs_kube_json_text(yyjson_obj_get(meta, "resourceVersion"));
+    if (version.n == 0 || gs_str_to_field(version, op->version, sizeof(op->version)) < 0) {
         fail(op, -EBADMSG, "has no resourceVersion");
         return;
     }
-    memcpy(op->version, yyjson_get_str(val), yyjson_get_len(val) + 1);
     val = yyjson_obj_getn(yyjson_obj_get(meta, "annotations"), op->want.key.p, op->want.key.n);
     if (yyjson_is_str(val))
-        value = (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
+        value = gs_kube_json_text(val);
     view = gs_lock_look(&value, op->want.ns, op->want.pod, now_us(op), op->want.timeout_ms * 1000);
     if (op->gives)
         give(op, &view, value);

@@ -10,6 +10,7 @@
 #include "control/extender.h"
 #include "control/preempt_internal.h"
 #include "core/hash.h"
+#include "kube/json.h"
 #include "kube/view.h"
 #include "model/ask.h"
 
@@ -161,7 +162,7 @@ static void add_place(struct gs_preempt_case *c, struct place place)
 static void look_at_name(struct gs_preempt_want *w, yyjson_val *val)
 {
     struct gs_preempt_case *c = w->what;
-    struct gs_str name = {yyjson_get_str(val), yyjson_get_len(val)};
+    struct gs_str name = gs_kube_json_text(val);
     bool is_nominated = gs_str_eq(name, c->args.pod.nominated_node);
     int32_t lowest = INT32_MIN;
 

@@ -34,7 +34,7 @@ static struct gs_str uid_of(yyjson_val *entry)
 
     if (uid == NULL)
         uid = gs_json_get(gs_json_get(entry, "metadata"), "uid");
-    return (struct gs_str){yyjson_is_str(uid) ? yyjson_get_str(uid) : "", yyjson_get_len(uid)};
+    return gs_kube_json_text(uid);
 }
 
 static bool names(yyjson_val *pods, struct gs_str uid)
@@ -104,7 +104,7 @@ static int look_at_nodes(struct verb *v, yyjson_val *map)
 
     yyjson_obj_foreach(map, i, max, key, victims)
     {
-        struct gs_str name = {yyjson_get_str(key), yyjson_get_len(key)};
+        struct gs_str name = gs_kube_json_text(key);
         struct gs_books_guests guests = {0};
         struct gs_preempt_plan plan = {0};
         int rc;

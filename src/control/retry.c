@@ -89,7 +89,7 @@ static void take_names(struct wait *w, yyjson_val *names)
 
         if (!yyjson_is_str(name))
             continue;
-        word = word_of(w, (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)}, &bit);
+        word = word_of(w, gs_kube_json_text(name), &bit);
         *word |= bit;
     }
 }

@@ -11,7 +11,7 @@ static int text_of(yyjson_val *val, struct gs_arena *arena, struct gs_str *ret)
 {
     if (!yyjson_is_str(val))
         return -EINVAL;
-    *ret = gs_arena_str(arena, (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)});
+    *ret = gs_arena_str(arena, gs_kube_json_text(val));
     return gs_arena_check(arena);
 }
 

@@ -87,6 +87,13 @@ void gs_kube_json_free_p(yyjson_doc **doc)
     *doc = gs_kube_json_free(*doc);
 }
 
+struct gs_str gs_kube_json_text(yyjson_val *val)
+{
+    if (!yyjson_is_str(val))
+        return (struct gs_str){"", 0};
+    return (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
+}
+
 static enum gs_kube_got any(yyjson_val *obj, const char *key, yyjson_val **ret)
 {
     yyjson_val *val = yyjson_obj_get(obj, key);
@@ -108,7 +115,7 @@ enum gs_kube_got gs_kube_json_str(yyjson_val *obj, const char *key, struct gs_st
         return got;
     if (!yyjson_is_str(val))
         return GS_KUBE_WRONG;
-    *ret = (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
+    *ret = gs_kube_json_text(val);
     return GS_KUBE_GOT;
 }
 
@@ -191,7 +198,7 @@ enum gs_kube_got gs_kube_json_quantity(yyjson_val *val, struct gs_arena *arena, 
     if (yyjson_is_null(val))
         return GS_KUBE_NULL;
     if (yyjson_is_str(val)) {
-        *ret = (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)};
+        *ret = gs_kube_json_text(val);
         return GS_KUBE_GOT;
     }
     if (!yyjson_is_num(val))

@@ -44,6 +44,10 @@ enum gs_kube_got gs_kube_json_i64(struct yyjson_val *obj, const char *key, int64
 enum gs_kube_got gs_kube_json_obj(struct yyjson_val *obj, const char *key, struct yyjson_val **ret);
 enum gs_kube_got gs_kube_json_arr(struct yyjson_val *obj, const char *key, struct yyjson_val **ret);
 
+/** A text as a view; of anything else, and of NULL, an empty one. yyjson_get_len() by itself says
+ * of a list how many entries it has. */
+struct gs_str gs_kube_json_text(struct yyjson_val *val);
+
 /** A quantity as text: a string as it is, a number written out into `arena` (the API accepts both).
  *  Returns  GS_KUBE_WRONG also when out of memory. `val` is the value itself and may be NULL. */
 enum gs_kube_got gs_kube_json_quantity(struct yyjson_val *val, struct gs_arena *arena,

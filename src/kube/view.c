@@ -100,7 +100,7 @@ int gs_kube_view_pairs(yyjson_val *obj, const char *key, bool is_quantity, struc
         yyjson_val *val = yyjson_obj_iter_get_val(name);
         struct gs_kube_pair *pair = &pairs.at[pairs.n];
 
-        pair->key = (struct gs_str){yyjson_get_str(name), yyjson_get_len(name)};
+        pair->key = gs_kube_json_text(name);
         if ((!is_quantity && !yyjson_is_null(val) && !yyjson_is_str(val)) ||
             gs_kube_json_quantity(val, arena, &pair->value) == GS_KUBE_WRONG)
             return gs_err_set(err, -EINVAL, "%s: '%.64s': not %s", key, pair->key.p,
@@ -133,7 +133,7 @@ int gs_kube_view_strs(yyjson_val *obj, const char *key, struct gs_arena *arena, 
         if (!yyjson_is_str(item) && !yyjson_is_null(item))
             return gs_err_set(err, -EINVAL, "%s[%zu]: not text", key, n);
         if (yyjson_is_str(item))
-            at[n] = (struct gs_str){yyjson_get_str(item), yyjson_get_len(item)};
+            at[n] = gs_kube_json_text(item);
         n++;
     }
     *ret = at;

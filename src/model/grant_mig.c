@@ -27,7 +27,7 @@ static int read_runtime(yyjson_val *v, size_t i, struct gs_mig_grant *g, struct 
     yyjson_val *uuid = gs_json_get(v, "migUUID"), *gi = gs_json_get(v, "gpuInstanceID"),
                *ci = gs_json_get(v, "computeInstanceID");
     bool has_uuid = uuid != NULL && !yyjson_is_null(uuid) &&
-                    !(yyjson_is_str(uuid) && yyjson_get_len(uuid) == 0);
+                    !(yyjson_is_str(uuid) && gs_json_text(uuid).n == 0);
     bool has_gi = gi != NULL && !yyjson_is_null(gi), has_ci = ci != NULL && !yyjson_is_null(ci);
     int32_t gpu = 0, compute = 0;
 

@@ -23,6 +23,13 @@ int gs_json_parse(struct gs_str text, size_t max_bytes, yyjson_doc **ret, struct
     return 0;
 }
 
+struct gs_str gs_json_text(yyjson_val *v)
+{
+    if (!yyjson_is_str(v))
+        return (struct gs_str){"", 0};
+    return (struct gs_str){yyjson_get_str(v), yyjson_get_len(v)};
+}
+
 yyjson_val *gs_json_get(yyjson_val *object, const char *name)
 {
     struct gs_str want = gs_str_of(name);
@@ -33,7 +40,7 @@ yyjson_val *gs_json_get(yyjson_val *object, const char *name)
         return NULL;
     yyjson_obj_foreach(object, i, max, key, value)
     {
-        struct gs_str k = {yyjson_get_str(key), yyjson_get_len(key)};
+        struct gs_str k = gs_json_text(key);
 
         if (!yyjson_is_null(value) && gs_text_eq_fold(k, want))
             found = value;
@@ -74,7 +81,7 @@ int gs_json_str(yyjson_val *v, struct gs_arena *arena, struct gs_str *ret)
         return 0;
     if (!yyjson_is_str(v))
         return -EINVAL;
-    copy = gs_arena_str(arena, (struct gs_str){yyjson_get_str(v), yyjson_get_len(v)});
+    copy = gs_arena_str(arena, gs_json_text(v));
     if (copy.p == NULL)
         return -ENOMEM;
     *ret = copy;

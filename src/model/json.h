@@ -19,6 +19,9 @@ GS_WUR int gs_json_parse(struct gs_str text, size_t max_bytes, yyjson_doc **ret,
                          struct gs_err *err);
 /** Member of an object by its name in any case, the last one of that name; NULL: none, or null. */
 yyjson_val *gs_json_get(yyjson_val *object, const char *name);
+/** A text as a view; of anything else, and of NULL, an empty one. yyjson_get_len() by itself says
+ * of a list how many entries it has. */
+struct gs_str gs_json_text(yyjson_val *v);
 /** The three below: NULL or null leaves *ret as it is. -EINVAL: of another type or out of range. */
 GS_WUR int gs_json_int32(yyjson_val *v, int32_t *ret);
 GS_WUR int gs_json_bool(yyjson_val *v, bool *ret);

@@ -174,7 +174,7 @@ static int read_word(yyjson_val *v, const char *name, struct gs_str last, struct
 
     if (word != NULL && !yyjson_is_str(word))
         return gs_err_set(err, -EINVAL, "%s is not text", name);
-    *ret = kept(arena, (struct gs_str){yyjson_get_str(word), yyjson_get_len(word)}, last);
+    *ret = kept(arena, gs_json_text(word), last);
     return 0;
 }
 

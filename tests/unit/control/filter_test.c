@@ -567,6 +567,39 @@ static void hostile_nodes_and_names(void **state)
     assert_non_null(w->answer);
 }
 
+/* Lists where names belong: how many entries a list has is no length of a text. */
+static void lists_in_place_of_names(void **state)
+{
+    struct world *w = *state;
+    struct gs_buf body = {0};
+
+    assert_int_equal(world_cards(w, "n", "g", 1, 8000), 0);
+    /* one that is longer than anything that may be read behind an empty text */
+    gs_buf_addf(&body, "{\"Pod\":{\"metadata\":{\"name\":\"p\",\"namespace\":\"ns\",\"uid\":\"p\"},"
+                       "\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":{"
+                       "\"nvidia.com/gpu\":\"1\",\"nvidia.com/gpumem\":\"1000\"}}}]}},"
+                       "\"NodeNames\":[[0");
+    for (int i = 0; i < 3000000; i++)
+        gs_buf_adds(&body, ",111111");
+    gs_buf_adds(&body, "],\"n\"]}");
+    world_filter_text(w, gs_buf_str(&body));
+    gs_buf_fini(&body);
+    assert_string_equal(world_error(w), "");
+    assert_string_equal(world_chosen(w), "n");
+    /* as long as the name of the node where its Binding was sent */
+    gs_books_pin(w->books, GS_STR("p"), true);
+    gs_books_pin(w->books, GS_STR("p"), false);
+    world_filter(w, "{'Pod':%s,'NodeNames':[[1],{'n':1}]}", world_ask(w, "p", 1000, 10));
+    assert_string_not_equal(world_error(w), "");
+    world_filter(w, "{'Pod':%s,'NodeNames':[[1],'n']}", world_ask(w, "p", 1000, 10));
+    assert_string_equal(world_chosen(w), "n");
+    /* names of objects */
+    world_filter(w, "{'Pod':%s,'Nodes':{'items':[{'metadata':{'name':['n']}}]}}",
+                 world_ask(w, "q", 1000, 10));
+    assert_string_equal(world_chosen(w), "");
+    assert_non_null(w->answer);
+}
+
 static void a_million_names(void **state)
 {
     struct world *w = *state;
@@ -688,6 +721,7 @@ int main(void)
         T(numbers),
         T(bodies_that_are_none),
         T(hostile_nodes_and_names),
+        T(lists_in_place_of_names),
         T(a_million_names),
         T(a_pod_of_a_thousand_containers),
         T(bad_weights_are_told),

@@ -10,9 +10,7 @@
 
 static struct gs_str text_of(yyjson_val *val, struct gs_arena *arena)
 {
-    struct gs_str text = {yyjson_get_str(val), yyjson_get_len(val)};
-
-    return yyjson_is_str(val) ? gs_arena_str(arena, text) : (struct gs_str){0};
+    return yyjson_is_str(val) ? gs_arena_str(arena, gs_json_text(val)) : (struct gs_str){0};
 }
 
 /* Go writes numbers of free-form objects as it likes: 2 and 2.0 are both two. What is no whole

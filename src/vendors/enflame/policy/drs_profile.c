@@ -38,7 +38,7 @@ static bool read_name(struct gs_str name, struct gs_drs_profile *ret)
 static struct gs_str text_of(yyjson_val *v, struct gs_arena *arena)
 {
     if (yyjson_is_str(v))
-        return gs_arena_str(arena, (struct gs_str){yyjson_get_str(v), yyjson_get_len(v)});
+        return gs_arena_str(arena, gs_json_text(v));
     if (yyjson_is_uint(v))
         return gs_arena_printf(arena, "%llu", (unsigned long long)yyjson_get_uint(v));
     return (struct gs_str){0};

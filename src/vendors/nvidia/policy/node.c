@@ -9,12 +9,6 @@
 #include "model/usual.h"
 #include "vendors/nvidia/policy/mig.h"
 
-static struct gs_str text_of(yyjson_val *val)
-{
-    return yyjson_is_str(val) ? (struct gs_str){yyjson_get_str(val), yyjson_get_len(val)}
-                              : (struct gs_str){0};
-}
-
 /* --- MIG profiles of one card --- */
 
 static int by_start(const void *a, const void *b)
@@ -55,7 +49,7 @@ static int read_profile(yyjson_val *obj, struct gs_arena *arena, struct gs_nvidi
         gs_json_int32(gs_json_get(obj, "sliceCount"), &ret->slices) < 0 || ret->mem_mib < 0 ||
         ret->cores < 0)
         return -EINVAL;
-    ret->name = gs_arena_str(arena, text_of(gs_json_get(obj, "name")));
+    ret->name = gs_arena_str(arena, gs_json_text(gs_json_get(obj, "name")));
     return read_places(gs_json_get(obj, "placements"), arena, ret);
 }
 
@@ -112,7 +106,7 @@ static size_t index_of(const struct gs_device *dev, size_t n, struct gs_str uuid
 
 static bool read_row(yyjson_val *row, const struct gs_device *dev, size_t n, int32_t *score)
 {
-    size_t from = index_of(dev, n, text_of(gs_json_get(row, "uuid")));
+    size_t from = index_of(dev, n, gs_json_text(gs_json_get(row, "uuid")));
     yyjson_val *map = gs_json_get(row, "score"), *name;
     yyjson_obj_iter iter;
 
@@ -122,7 +116,7 @@ static bool read_row(yyjson_val *row, const struct gs_device *dev, size_t n, int
         return true;
     yyjson_obj_iter_init(map, &iter);
     while ((name = yyjson_obj_iter_next(&iter)) != NULL) {
-        size_t to = index_of(dev, n, text_of(name));
+        size_t to = index_of(dev, n, gs_json_text(name));
         int32_t value = 0;
 
         if (gs_json_int32(yyjson_obj_iter_get_val(name), &value) < 0)
