@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "control/books_internal.h"
+#include "core/hash.h"
 #include "model/node.h"
 
 int gs_books_new(const struct gs_policies *policies, struct gs_books **ret)
@@ -385,17 +386,20 @@ void gs_books_nodes(struct gs_books *books, const struct gs_str *name, size_t n,
     }
 }
 
-void gs_books_note_refusal(const struct gs_node *node, uint64_t ask,
-                           const struct gs_reasons *reasons)
+const struct gs_books_refusal *gs_books_note_refusal(const struct gs_node *node, uint64_t ask,
+                                                     const struct gs_reasons *reasons)
 {
     struct gs_books_node_entry *entry =
         (struct gs_books_node_entry *)(uintptr_t)gs_books_entry_of(node);
 
     entry->refused_ask = ask;
-    entry->refused = *reasons;
+    entry->refused = (struct gs_books_refusal){
+        gs_hash_bytes(reasons, offsetof(struct gs_reasons, best_device), 0),
+        gs_shortage_lack(reasons), *reasons};
+    return &entry->refused;
 }
 
-const struct gs_reasons *gs_books_refusal(const struct gs_node *node, uint64_t ask)
+const struct gs_books_refusal *gs_books_refusal(const struct gs_node *node, uint64_t ask)
 {
     const struct gs_books_node_entry *entry = gs_books_entry_of(node);
 

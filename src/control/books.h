@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "control/shortage.h"
 #include "core/cleanup.h"
 #include "core/str.h"
 #include "model/place.h"
@@ -155,12 +156,20 @@ void gs_books_nodes(struct gs_books *books, const struct gs_str *name, size_t n,
 /** Place of the name of a node that gs_books_node() gave among all, for ties: the same on every
  *  replica. */
 size_t gs_books_rank(const struct gs_node *node);
+/** What a node lacked for a pod. Thousands are looked at for one answer, and mostly no further than
+ *  at the first two. */
+struct gs_books_refusal {
+    uint64_t
+        hash; /**< of the reasons, all but the device that came closest: 64 bits tell them apart */
+    struct gs_shortage_lack lack; /**< of the reasons */
+    struct gs_reasons reasons;
+};
 /** Remember what a node lacked for pods that ask for the same (`ask`: a hash of all they ask for,
- *  and of the quota over it), and find it again while the node's use is as it was. One ask per
- *  node. NULL: not known. */
-void gs_books_note_refusal(const struct gs_node *node, uint64_t ask,
-                           const struct gs_reasons *reasons);
-const struct gs_reasons *gs_books_refusal(const struct gs_node *node, uint64_t ask);
+ * and of the quota over it), and find it again while the node's use is as it was. One ask per node.
+ * The views are valid until then. NULL: not known. */
+const struct gs_books_refusal *gs_books_note_refusal(const struct gs_node *node, uint64_t ask,
+                                                     const struct gs_reasons *reasons);
+const struct gs_books_refusal *gs_books_refusal(const struct gs_node *node, uint64_t ask);
 /** Walk over nodes with devices, by name; *pos starts at 0; NULL at the end. */
 const struct gs_node *gs_books_next(struct gs_books *books, size_t *pos);
 

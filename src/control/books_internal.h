@@ -61,8 +61,12 @@ struct gs_books_pod_entry {
     GS_LINK(struct gs_books_pod_entry) lease; /**< in the books' `leased`, if it may expire */
 };
 
+/** What a filter reads of each of thousands of nodes stands first, in two lines of cache. */
 struct gs_books_node_entry {
-    struct gs_node node;        /**< view */
+    struct gs_node node; /**< view */
+    size_t rank;
+    uint64_t refused_ask; /**< of gs_books_note_refusal(), by this use; 0: none */
+    struct gs_books_refusal refused;
     struct gs_books_part *part; /**< by vendor; NULL: none */
     void *view_block;           /**< the arrays behind `node` */
     struct gs_use *use;
@@ -73,10 +77,7 @@ struct gs_books_node_entry {
     size_t n_pods;
     struct gs_arena notes_arena;
     struct gs_untracked notes; /**< what the node says beside its devices; in the arena */
-    uint64_t refused_ask;      /**< of gs_books_note_refusal(), by this use; 0: none */
-    struct gs_reasons refused;
-    size_t rank;
-    bool is_there; /**< the API server has it */
+    bool is_there;             /**< the API server has it */
     bool is_dirty;
     struct gs_books_node_entry *next_dirty;
     uint64_t changed; /**< the books' count when this node changed last; 0: not yet */

@@ -229,7 +229,7 @@ static bool find_emptiest(const struct gs_ask *ask, const struct gs_node *node, 
 static bool find_closest(const struct gs_ask *ask, const struct gs_node *node,
                          const struct gs_reasons *reasons, uint32_t *ret)
 {
-    switch (gs_shortage_chief(reasons)) {
+    switch (gs_shortage_lack(reasons).reason) {
     case GS_REASON_CARD_INSUFFICIENT_MEMORY:
     case GS_REASON_CARD_INSUFFICIENT_CORE:
         *ret = reasons->best_device;
@@ -267,11 +267,12 @@ static int tell_holders(struct explaining *e, const struct gs_node *node, uint32
 static int tell_refused(struct explaining *e, const struct gs_node *node,
                         const struct gs_reasons *reasons, struct gs_explain_node *to)
 {
+    const struct gs_shortage_lack lack = gs_shortage_lack(reasons);
     struct gs_buf text = {0}, words = {0};
     uint32_t card = 0;
     int rc;
 
-    gs_shortage_add(&e->shortage, node, reasons);
+    gs_shortage_add(&e->shortage, node, &lack);
     gs_reasons_write(reasons, &text);
     rc = gs_buf_move(&text, e->arena, &to->reasons);
     if (rc < 0)

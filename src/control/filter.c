@@ -13,6 +13,8 @@
 #include "model/node.h"
 #include "model/place.h"
 
+#define NODES_AT_ONCE 64u
+
 /** One call on its way. */
 struct call {
     struct gs_books *books;
@@ -25,6 +27,9 @@ struct call {
     struct gs_pod pod;
     struct gs_ask ask;
     struct gs_shortage shortage;
+    const struct gs_str *name;   /**< [n_names] of those that were sent */
+    const struct gs_node **node; /**< [n_names] NULL: not known, or without devices */
+    size_t n_names;
     struct gs_filter_note *note;
 };
 
@@ -161,22 +166,47 @@ static struct candidate candidate_of(const struct gs_node *node, yyjson_val *obj
     return (struct candidate){node, object, node->score, gs_books_rank(node)};
 }
 
-/* Names of the call that may do, by the cheap look. */
-static int candidates_by_name(struct call *c, struct candidate **ret, size_t *ret_n)
+/* The names that were sent. What is none is left out. */
+static int read_names(struct call *c)
 {
-    size_t total = yyjson_arr_size(c->args.names), i, max, n = 0;
-    struct candidate *at = GS_ARENA_ARRAY(c->arena, total, struct candidate);
+    size_t total = yyjson_arr_size(c->args.names), i, max;
     struct gs_str *name = GS_ARENA_ARRAY(c->arena, total, struct gs_str);
-    const struct gs_node **node = GS_ARENA_ARRAY(c->arena, total, const struct gs_node *);
     yyjson_val *val;
 
-    if (at == NULL || name == NULL || node == NULL)
+    if (name == NULL)
         return -ENOMEM;
-    yyjson_arr_foreach(c->args.names, i, max, val) name[i] = gs_kube_json_text(val);
-    gs_books_nodes(c->books, name, total, node);
-    for (i = 0; i < total; i++)
-        if (node[i] != NULL && gs_place_may(&c->ask, node[i]))
-            at[n++] = candidate_of(node[i], NULL);
+    yyjson_arr_foreach(c->args.names, i, max, val)
+    {
+        if (yyjson_is_str(val))
+            name[c->n_names++] = gs_kube_json_text(val);
+    }
+    c->name = name;
+    return 0;
+}
+
+/* Find the nodes, and those that may do by the cheap look: some at a time, for finding them has
+ * brought what is looked at near. */
+static int candidates_by_name(struct call *c, struct candidate **ret, size_t *ret_n)
+{
+    const struct gs_node **node;
+    struct candidate *at;
+    size_t n = 0;
+    int rc = read_names(c);
+
+    if (rc < 0)
+        return rc;
+    node = GS_ARENA_ARRAY(c->arena, c->n_names, const struct gs_node *);
+    at = GS_ARENA_ARRAY(c->arena, c->n_names, struct candidate);
+    if (node == NULL || at == NULL)
+        return -ENOMEM;
+    for (size_t from = 0, end; from < c->n_names; from = end) {
+        end = c->n_names - from < NODES_AT_ONCE ? c->n_names : from + NODES_AT_ONCE;
+        gs_books_nodes(c->books, &c->name[from], end - from, &node[from]);
+        for (size_t i = from; i < end; i++)
+            if (node[i] != NULL && gs_place_may(&c->ask, node[i]))
+                at[n++] = candidate_of(node[i], NULL);
+    }
+    c->node = node;
     *ret = at;
     *ret_n = n;
     return 0;
@@ -185,24 +215,12 @@ static int candidates_by_name(struct call *c, struct candidate **ret, size_t *re
 /* Every node of the call is refused: say why. */
 static int refuse_names(struct call *c)
 {
-    size_t total = yyjson_arr_size(c->args.names), i, max, n = 0;
-    struct gs_str *name = GS_ARENA_ARRAY(c->arena, total, struct gs_str);
-    const struct gs_node **node = GS_ARENA_ARRAY(c->arena, total, const struct gs_node *);
     struct gs_refusals refusals;
-    yyjson_val *val;
     int rc = 0;
 
-    if (name == NULL || node == NULL)
-        return -ENOMEM;
-    yyjson_arr_foreach(c->args.names, i, max, val)
-    {
-        if (yyjson_is_str(val))
-            name[n++] = gs_kube_json_text(val);
-    }
-    gs_books_nodes(c->books, name, n, node);
     gs_refusals_init(&refusals, &c->ask, &c->reply, &c->shortage);
-    for (i = 0; rc == 0 && i < n; i++)
-        rc = gs_refusals_add(&refusals, node[i], name[i]);
+    for (size_t i = 0; rc == 0 && i < c->n_names; i++)
+        rc = gs_refusals_add(&refusals, c->node[i], c->name[i]);
     gs_refusals_fini(&refusals);
     return rc;
 }

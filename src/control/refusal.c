@@ -59,48 +59,46 @@ void gs_refusals_fini(struct gs_refusals *r)
 }
 
 /* What the node lacks: remembered, or found by trying. */
-static int find(struct gs_refusals *r, const struct gs_node *node, struct gs_reasons *ret)
+static int find(struct gs_refusals *r, const struct gs_node *node,
+                const struct gs_books_refusal **ret)
 {
-    const struct gs_reasons *known = gs_books_refusal(node, r->hash);
     struct gs_placement placement;
+    struct gs_reasons reasons;
     int rc;
 
-    if (known != NULL) {
-        *ret = *known;
+    *ret = gs_books_refusal(node, r->hash);
+    if (*ret != NULL)
         return 0;
-    }
     gs_arena_reset(&r->scratch);
-    memset(ret, 0, sizeof(*ret));
-    rc = gs_place(r->ask, node, &r->scratch, &placement, ret);
+    memset(&reasons, 0, sizeof(reasons));
+    rc = gs_place(r->ask, node, &r->scratch, &placement, &reasons);
     if (rc == 0)
         return -EAGAIN; /* cannot be: it was refused a moment ago */
     if (rc != -ENOSPC)
         return rc;
-    gs_books_note_refusal(node, r->hash, ret);
+    *ret = gs_books_note_refusal(node, r->hash, &reasons);
     return 0;
 }
 
-static int text_of(struct gs_refusals *r, const struct gs_reasons *reasons, struct gs_str *ret)
+static int text_of(struct gs_refusals *r, const struct gs_books_refusal *refusal,
+                   struct gs_str *ret)
 {
-    struct gs_reasons key = *reasons;
+    size_t at = refusal->hash & (GS_REFUSAL_TEXTS - 1);
     struct gs_buf text = {0};
-    size_t at;
     int rc;
 
-    key.best_device = 0; /* the text does not name it */
-    at = gs_hash_bytes(&key, sizeof(key), 0) & (GS_REFUSAL_TEXTS - 1);
-    if (r->known[at].text.n > 0 && memcmp(&r->known[at].reasons, &key, sizeof(key)) == 0) {
+    if (r->known[at].text.n > 0 && r->known[at].hash == refusal->hash) {
         *ret = r->known[at].text;
         return 0;
     }
-    gs_shortage_write_node(&key, &text);
+    gs_shortage_write_node(&refusal->reasons, &text);
     rc = gs_buf_check(&text);
     if (rc == 0)
         *ret = gs_extender_reply_keep(r->reply, gs_buf_str(&text));
     gs_buf_fini(&text);
     if (rc < 0 || ret->p == NULL)
         return -ENOMEM;
-    r->known[at].reasons = key;
+    r->known[at].hash = refusal->hash;
     r->known[at].text = *ret;
     return 0;
 }
@@ -108,18 +106,18 @@ static int text_of(struct gs_refusals *r, const struct gs_reasons *reasons, stru
 int gs_refusals_add(struct gs_refusals *r, const struct gs_node *node, struct gs_str name)
 {
     struct gs_str text = GS_STR("node unregistered");
-    struct gs_reasons reasons;
+    const struct gs_books_refusal *refusal;
     int rc;
 
     if (node == NULL) {
         r->shortage->unregistered++;
     } else {
-        rc = find(r, node, &reasons);
+        rc = find(r, node, &refusal);
         if (rc == 0)
-            rc = text_of(r, &reasons, &text);
+            rc = text_of(r, refusal, &text);
         if (rc < 0)
             return rc;
-        gs_shortage_add(r->shortage, node, &reasons);
+        gs_shortage_add(r->shortage, node, &refusal->lack);
     }
     gs_extender_reply_failed(r->reply, name, text);
     return 0;

@@ -20,8 +20,8 @@ struct gs_refusals {
     uint64_t hash;           /**< of what is asked for */
     struct gs_arena scratch; /**< of one placing */
     struct {
-        struct gs_reasons reasons; /**< but for the device that came closest */
-        struct gs_str text;        /**< kept by the reply; empty: none */
+        uint64_t hash;      /**< of gs_books_refusal */
+        struct gs_str text; /**< kept by the reply; empty: none */
     } known[GS_REFUSAL_TEXTS];
 };
 

@@ -27,7 +27,7 @@ static const char *const meaning[GS_REASON_COUNT] = {
     [GS_REASON_NODE_UNFIT_POD] = "does not fit",
 };
 
-enum gs_reason gs_shortage_chief(const struct gs_reasons *r)
+static enum gs_reason chief_of(const struct gs_reasons *r)
 {
     enum gs_reason best = GS_REASON_NODE_UNFIT_POD;
     uint32_t most = 0;
@@ -42,43 +42,53 @@ enum gs_reason gs_shortage_chief(const struct gs_reasons *r)
     return best;
 }
 
-/* Amounts behind a reason; false: it has none. */
-static bool amounts(enum gs_reason reason, const struct gs_reasons *r, int32_t *ret_need,
-                    int32_t *ret_free)
+struct gs_shortage_lack gs_shortage_lack(const struct gs_reasons *r)
 {
-    if (reason == GS_REASON_CARD_INSUFFICIENT_MEMORY) {
-        *ret_need = r->need_mib;
-        *ret_free = r->best_free_mib;
-    } else if (reason == GS_REASON_CARD_INSUFFICIENT_CORE) {
-        *ret_need = r->need_cores;
-        *ret_free = r->best_free_cores;
-    } else if (reason == GS_REASON_NODE_INSUFFICIENT_DEVICE ||
-               reason == GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST) {
-        *ret_need = (int32_t)r->asked;
-        *ret_free = (int32_t)(reason == GS_REASON_NODE_INSUFFICIENT_DEVICE ? r->of : r->collected);
-    } else {
-        return false;
+    struct gs_shortage_lack lack = {.reason = chief_of(r), .best_device = r->best_device};
+
+    switch (lack.reason) {
+    case GS_REASON_CARD_INSUFFICIENT_MEMORY:
+        lack.need = r->need_mib;
+        lack.free = r->best_free_mib;
+        break;
+    case GS_REASON_CARD_INSUFFICIENT_CORE:
+        lack.need = r->need_cores;
+        lack.free = r->best_free_cores;
+        break;
+    case GS_REASON_NODE_INSUFFICIENT_DEVICE:
+        lack.need = (int32_t)r->asked;
+        lack.free = (int32_t)r->of;
+        break;
+    case GS_REASON_ALLOCATED_CARDS_INSUFFICIENT_REQUEST:
+        lack.need = (int32_t)r->asked;
+        lack.free = (int32_t)r->collected;
+        break;
+    default:
+        break;
     }
-    return *ret_need > 0;
+    if (lack.need <= 0)
+        lack.need = lack.free = 0;
+    return lack;
+}
+
+static struct gs_str card_of(const struct gs_node *node, const struct gs_shortage_lack *lack)
+{
+    return lack->best_device < node->n_dev ? node->dev[lack->best_device].id : (struct gs_str){0};
 }
 
 void gs_shortage_add(struct gs_shortage *s, const struct gs_node *node,
-                     const struct gs_reasons *reasons)
+                     const struct gs_shortage_lack *lack)
 {
-    enum gs_reason reason = gs_shortage_chief(reasons);
-    int32_t need, left;
+    struct gs_shortage_line *line = &s->of[lack->reason];
 
     s->nodes++;
-    s->of[reason].nodes++;
-    if (!amounts(reason, reasons, &need, &left))
+    line->nodes++;
+    if (lack->need == 0 || (line->nodes > 1 && lack->free <= line->free))
         return;
-    if (s->of[reason].nodes > 1 && left <= s->of[reason].free)
-        return;
-    s->of[reason].need = need;
-    s->of[reason].free = left;
-    s->of[reason].node = node->name;
-    s->of[reason].card = reasons->best_device < node->n_dev ? node->dev[reasons->best_device].id
-                                                            : (struct gs_str){0};
+    line->need = lack->need;
+    line->free = lack->free;
+    line->node = node->name;
+    line->card = card_of(node, lack);
 }
 
 static void write_amounts(const struct gs_shortage_line *line, enum gs_reason reason,
@@ -123,31 +133,29 @@ void gs_shortage_write(const struct gs_shortage *s, struct gs_buf *buf)
 
 void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf)
 {
-    enum gs_reason reason = gs_shortage_chief(reasons);
-    int32_t need, left;
+    const struct gs_shortage_lack lack = gs_shortage_lack(reasons);
 
     gs_reasons_write(reasons, buf);
-    if (!amounts(reason, reasons, &need, &left))
+    if (lack.need == 0)
         return;
-    if (reason == GS_REASON_CARD_INSUFFICIENT_MEMORY)
-        gs_buf_addf(buf, " (needs %d MiB, at most %d free on a card)", need, left);
-    else if (reason == GS_REASON_CARD_INSUFFICIENT_CORE)
-        gs_buf_addf(buf, " (needs %d cores, at most %d free on a card)", need, left);
+    if (lack.reason == GS_REASON_CARD_INSUFFICIENT_MEMORY)
+        gs_buf_addf(buf, " (needs %d MiB, at most %d free on a card)", lack.need, lack.free);
+    else if (lack.reason == GS_REASON_CARD_INSUFFICIENT_CORE)
+        gs_buf_addf(buf, " (needs %d cores, at most %d free on a card)", lack.need, lack.free);
     else
-        gs_buf_addf(buf, " (needs %d cards, %d fit)", need, left);
+        gs_buf_addf(buf, " (needs %d cards, %d fit)", lack.need, lack.free);
 }
 
 void gs_shortage_write_words(const struct gs_node *node, const struct gs_reasons *reasons,
                              struct gs_buf *buf)
 {
-    enum gs_reason reason = gs_shortage_chief(reasons);
-    struct gs_shortage_line line = {.nodes = 1};
+    const struct gs_shortage_lack lack = gs_shortage_lack(reasons);
 
-    if (!amounts(reason, reasons, &line.need, &line.free)) {
-        gs_buf_adds(buf, meaning[reason]);
-        return;
-    }
-    if (reasons->best_device < node->n_dev)
-        line.card = node->dev[reasons->best_device].id;
-    write_amounts(&line, reason, buf);
+    if (lack.need == 0)
+        gs_buf_adds(buf, meaning[lack.reason]);
+    else
+        write_amounts(
+            &(struct gs_shortage_line){
+                .nodes = 1, .card = card_of(node, &lack), .need = lack.need, .free = lack.free},
+            lack.reason, buf);
 }

@@ -22,8 +22,17 @@ struct gs_shortage {
     size_t nodes;
 };
 
+/** What a node lacks above all. */
+struct gs_shortage_lack {
+    enum gs_reason reason; /**< the one that most cards gave, the earlier of the table where several
+                              did */
+    int32_t need, free;    /**< MiB, cores or cards; need 0: the reason has no amounts */
+    uint32_t best_device;  /**< with amounts of one card: the card's index */
+};
+struct gs_shortage_lack gs_shortage_lack(const struct gs_reasons *reasons);
+
 void gs_shortage_add(struct gs_shortage *s, const struct gs_node *node,
-                     const struct gs_reasons *reasons);
+                     const struct gs_shortage_lack *lack);
 /** "3 nodes: needs 8192 MiB, card GPU-a on n1 has 6144 free; 2 nodes: card type not asked for". */
 void gs_shortage_write(const struct gs_shortage *s, struct gs_buf *buf);
 /** The same of one node, for the answer of a filter: HAMi's words first. */
@@ -31,6 +40,3 @@ void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf
 /** One node in words alone: "needs 8192 MiB, best card GPU-a has 6144 free". */
 void gs_shortage_write_words(const struct gs_node *node, const struct gs_reasons *reasons,
                              struct gs_buf *buf);
-/** The reason that counts: the one that most cards gave, the earlier of the table where several
- *  did. */
-enum gs_reason gs_shortage_chief(const struct gs_reasons *reasons);

@@ -25,9 +25,10 @@ struct gs_reasons {
     /* For people, by the shared walk: of the cards that lack memory the one with most of it (where
      * none lacks memory: of those that lack cores the one with most of these). Known where
      * CARD_INSUFFICIENT_MEMORY or CARD_INSUFFICIENT_CORE is counted. */
-    uint32_t best_device; /**< index into the node's devices */
     int32_t best_free_mib, need_mib;
     int32_t best_free_cores, need_cores;
+    uint32_t
+        best_device; /**< index into the node's devices; last: texts of a node do not name it */
 };
 
 void gs_reasons_reset(struct gs_reasons *r, uint32_t of);

@@ -24,8 +24,10 @@ static struct gs_reasons lacks(enum gs_reason reason, uint32_t n)
 
 static void add(struct gs_shortage *s, const char *name, const struct gs_reasons *r)
 {
+    const struct gs_shortage_lack lack = gs_shortage_lack(r);
+
     node.name = gs_str_of(name);
-    gs_shortage_add(s, &node, r);
+    gs_shortage_add(s, &node, &lack);
 }
 
 static void want(const struct gs_shortage *s, const char *text)
@@ -70,7 +72,7 @@ static void test_chief(void **state)
     r.count[GS_REASON_CARD_NOT_HEALTH] = 1;
     r.need_cores = 50;
     r.best_free_cores = 20;
-    assert_int_equal(gs_shortage_chief(&r), GS_REASON_CARD_INSUFFICIENT_CORE);
+    assert_int_equal(gs_shortage_lack(&r).reason, GS_REASON_CARD_INSUFFICIENT_CORE);
     add(&s, "n1", &r);
     want(&s, "1 node: needs 50 cores, best card GPU-a on n1 has 20 free");
     /* some cards fit, too few */
