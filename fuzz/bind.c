@@ -1,6 +1,3 @@
-/* clang-format off */
-/* sources: src/control/extender.c src/kube/json.c src/kube/view*.c src/kube/stamp.c src/model/json.c src/model/select.c src/model/pod.c src/core/size.c src/core/str.c src/base/arena.c src/base/buf.c src/base/err.c -lyyjson */
-/* clang-format on */
 /* Bodies of bind: read with all four names, or refused with a text. */
 
 #include <stdint.h>

@@ -1,4 +1,3 @@
-/* sources: src/vendors/nvidia/hook/cubin.c src/vendors/nvidia/hook/ptx.c */
 /* A code image of any content, directly before a page that cannot be read, and as a file. */
 
 #include <stdint.h>

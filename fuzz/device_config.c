@@ -1,6 +1,3 @@
-/* clang-format off */
-/* sources: src/control/policies.c src/vendors/registry_policy.c src/vendors/[a-z]*[a-z]/policy/[a-z]*.c src/model/[a-z]*.c src/core/size.c src/core/str.c src/core/hash.c src/base/arena.c src/base/buf.c src/base/err.c src/base/map.c src/base/yaml.c -lcyaml -lyyjson */
-/* clang-format on */
 /* Device configurations of any content: policies with words and amounts that may be multiplied by,
  * or a text that says what is wrong. */
 

@@ -1,6 +1,3 @@
-/* clang-format off */
-/* sources: src/control/books*.c src/control/filter.c src/control/extender.c src/control/untracked.c src/control/pod.c src/control/refusal.c src/control/shortage.c src/vendors/registry_policy.c src/vendors/[a-z]*[a-z]/policy/[a-z]*.c src/model/[a-z]*.c src/kube/json.c src/kube/view*.c src/kube/stamp.c src/core/size.c src/core/str.c src/core/hash.c src/base/arena.c src/base/buf.c src/base/err.c src/base/map.c -lcyaml -lyyjson */
-/* clang-format on */
 /* Bodies of filter and prioritize before a small cluster: the answer is JSON, whatever came, and
  * what is promised is given back when its lease ends. The first byte chooses the call. */
 

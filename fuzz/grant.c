@@ -1,4 +1,3 @@
-/* sources: src/model/[a-z]*.c src/base/[abe]*.c src/core/str.c -lyyjson */
 /* A grant of any content. What is read is written back to the same text each time, a pop takes one
  * slot away, and the sums of a collapse stay in range. */
 

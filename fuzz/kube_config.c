@@ -1,5 +1,3 @@
-/* sources: src/kube/config.c src/kube/config_file.c src/kube/base64.c */
-/* sources: src/base/[abe]*.c src/base/file.c src/base/yaml.c src/core/str.c -lcyaml */
 /* Any bytes as a kubeconfig. */
 
 #include <stdint.h>

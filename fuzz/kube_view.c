@@ -1,5 +1,3 @@
-/* sources: src/kube/view.c src/kube/view_more.c src/kube/view_pod.c src/kube/json.c */
-/* sources: src/kube/stamp.c src/kube/lines.c src/base/[abe]*.c src/core/str.c -lyyjson */
 /* Any text as an object, read by every view; and as a stream of lines cut into chunks. */
 
 #include <stdint.h>

@@ -1,4 +1,3 @@
-/* sources: src/contract/ledger.c src/contract/owner.c src/contract/reason.c src/core/s*.c */
 /* A ledger with any content: input bytes overwrite a good one, two bytes of place before each run
  * of eight. Reader and text of the events must keep within bounds, end, and print nothing raw. */
 

@@ -1,4 +1,3 @@
-/* sources: src/model/[a-z]*.c src/base/[abe]*.c src/core/str.c -lyyjson */
 /* MIG reservations of any content: what is read is written back to the same. */
 
 #include <stdint.h>

@@ -1,4 +1,3 @@
-/* sources: src/model/quantity.c src/core/str.c */
 /* A quantity of any content. A plain integer is its own ceiling, and so is its decimal text. */
 
 #include <stdint.h>

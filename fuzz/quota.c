@@ -1,4 +1,3 @@
-/* sources: src/contract/quota.c src/core/size.c src/core/str.c */
 /* A quota file of any content. What the parser takes, the formatter writes back to the same thing.
  */
 

@@ -1,4 +1,3 @@
-/* sources: src/model/[a-z]*.c src/base/[abe]*.c src/core/str.c -lyyjson */
 /* A register annotation of any content, text or JSON. What is read is written back, in both forms,
  * to the same devices. */
 

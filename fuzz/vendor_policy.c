@@ -1,6 +1,3 @@
-/* clang-format off */
-/* sources: src/vendors/registry_policy.c src/vendors/[a-z]*[a-z]/policy/[a-z]*.c src/model/[a-z]*.c src/core/size.c src/core/str.c src/core/hash.c src/base/arena.c src/base/buf.c src/base/err.c src/base/map.c -lcyaml -lyyjson */
-/* clang-format on */
 /* A node and a pod of any content before every vendor's policy: nothing is read beyond its end, and
  * what is placed is on the node, was open, and is written down in a form that reads back. */
 
@@ -34,7 +31,10 @@ struct input {
 
 static uint8_t byte(struct input *in)
 {
-    return in->n > 0 ? (in->n--, *in->p++) : 0;
+    if (in->n == 0)
+        return 0;
+    in->n--;
+    return *in->p++;
 }
 
 /* Up to the next newline. */

@@ -1,6 +1,3 @@
-/* clang-format off */
-/* sources: src/control/books*.c src/control/untracked.c src/control/admit*.c src/control/pod.c src/vendors/registry_policy.c src/vendors/[a-z]*[a-z]/policy/[a-z]*.c src/model/[a-z]*.c src/kube/json.c src/kube/view*.c src/kube/stamp.c src/kube/patch.c src/kube/base64.c src/core/size.c src/core/str.c src/core/hash.c src/base/arena.c src/base/buf.c src/base/err.c src/base/map.c -lcyaml -lyyjson */
-/* clang-format on */
 /* Admission reviews of any content: the answer is a review, and a pod that asks for nothing of ours
  * is let through. The first byte chooses the configuration. */
 

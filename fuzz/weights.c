@@ -1,4 +1,3 @@
-/* sources: src/model/[a-z]*.c src/base/[abe]*.c src/core/str.c -lyyjson */
 /* Weights, a policy and a list of types of a pod's annotations, of any content, parted by a zero
  * byte. Weights that are taken are three numbers from 0 on, not all 0, and any card has a score. */
 

@@ -11,19 +11,22 @@ while [ $# -gt 0 ]; do
     esac
 done
 tools/deps.sh test
-[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(basename -s .c fuzz/*.c)
-mkdir -p build/fuzz
+[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(basename -s .c fuzz/*.c | grep -vx replay)
+build=build/fuzzers out=build/fuzz
+mkdir -p "$out"
+if [ ! -f "$build/build.ninja" ]; then
+    rm -rf "$build"
+    CC=clang meson setup "$build" -Dfuzz=true -Dtests=false -Db_sanitize=address,undefined -Db_lundef=false \
+        --buildtype=debugoptimized -Doptimization=1 \
+        -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all' >&2
+fi
 for t in "${targets[@]}"; do
     [ -f "fuzz/$t.c" ] || die "no fuzz target '$t'"
-    # Each target names the sources it needs in its first lines: /* sources: a.c b.c */
-    sources="$(sed -n 's|^/\* sources: \(.*\) \*/|\1|p' "fuzz/$t.c")"
     say "fuzz $t, $seconds s"
-    # shellcheck disable=SC2086
-    clang -std=c17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Isrc \
-        -o "build/fuzz/$t" "fuzz/$t.c" $sources
-    mkdir -p "build/fuzz/corpus-$t"
+    ninja -C "$build" "fuzz/$t" >&2
+    mkdir -p "$out/corpus-$t"
     seeds=()
     [ ! -d "fuzz/corpus/$t" ] || seeds=("fuzz/corpus/$t")
-    "build/fuzz/$t" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -artifact_prefix="build/fuzz/" \
-        "build/fuzz/corpus-$t" "${seeds[@]}" >&2
+    "$build/fuzz/$t" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -artifact_prefix="$out/" \
+        "$out/corpus-$t" "${seeds[@]}" >&2
 done
