@@ -199,7 +199,10 @@ struct gs_ledger_device {
     /** In how many of these steps, summed over the processes, one had work that another had noted:
      *  epoch << GS_LEDGER_COVER_BITS | count. The card gives turns to each of them. */
     uint64_t crowd[GS_LEDGER_COVER];
-    uint64_t reserved[87];
+    /** CLOCK_MONOTONIC up to which what the slice may be forgiven has been used up; 0 nothing was.
+     */
+    uint64_t forgiven_ns;
+    uint64_t reserved[86];
     uint64_t pending[GS_LEDGER_SLOTS];
     uint64_t held[GS_LEDGER_SLOTS];
     uint64_t

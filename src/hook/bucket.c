@@ -15,6 +15,10 @@
 #define HEAD_START_NS 2000000u
 /* Clocks of two cores differ by less; what is further ahead is of another boot, or made up. */
 #define FUTURE_NS 1000000000u
+/* What is forgiven, of time, at once, and at first. */
+#define FORGIVEN_PART     UINT64_C(200)
+#define FORGIVEN_MOST_NS  UINT64_C(50000000)
+#define FORGIVEN_FIRST_NS UINT64_C(2000000)
 /* Nobody is believed to have had work on the card for longer before he died. */
 #define UNSETTLED_MOST_NS UINT64_C(3600000000000)
 
@@ -151,6 +155,22 @@ uint64_t gs_bucket_wait_ns(int64_t tokens_ns, uint32_t share_bp)
     debt = (uint64_t)-tokens_ns + 1;
     /* whole grains, rounded up, and one that may have begun */
     return (debt / share_bp + 2) * GRAIN_NS;
+}
+
+uint64_t gs_bucket_less_forgiven(struct gs_ledger_device *d, uint64_t ns, uint64_t now_ns)
+{
+    const uint64_t most = FORGIVEN_MOST_NS * FORGIVEN_PART,
+                   first = FORGIVEN_FIRST_NS * FORGIVEN_PART;
+    uint64_t seen = gs_atomic_load(&d->forgiven_ns, __ATOMIC_RELAXED), from, have;
+
+    do {
+        from = seen == 0 || seen > now_ns ? now_ns - (now_ns > first ? first : now_ns) : seen;
+        if (now_ns - from > most)
+            from = now_ns - most;
+        have = (now_ns - from) / FORGIVEN_PART;
+        have = have < ns ? have : ns;
+    } while (!gs_atomic_cas(&d->forgiven_ns, &seen, from + have * FORGIVEN_PART, __ATOMIC_ACQUIRE));
+    return ns - have;
 }
 
 /** What the slice may pile up, from the ledger: the process buried may have run under another

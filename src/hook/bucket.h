@@ -40,3 +40,7 @@ uint64_t gs_bucket_wait_ns(int64_t tokens_ns, uint32_t share_bp);
  *  which such work may have been on the card is charged instead (`unsettled_ns`); then clear what
  *  it had to say there. The slot's reaper alone. */
 void gs_bucket_bury(uint32_t slot);
+
+/** Of card time beyond what was paid that may be a hitch of the machine a little is forgiven, as
+ *  much as has come up since: a part of the time, for the whole slice. Returns the rest of `ns`. */
+uint64_t gs_bucket_less_forgiven(struct gs_ledger_device *d, uint64_t ns, uint64_t now_ns);

@@ -629,10 +629,25 @@ bool gs_limiter_is_shared(uint32_t dev)
             GS_BOARD_SHARED) != 0;
 }
 
-bool gs_limiter_takes_turns(uint32_t dev)
+uint32_t gs_limiter_others(uint32_t dev)
 {
-    return gs_limiter_is_shared(dev) ||
-           (GS_LIKELY(dev < gs_self.n_devices) && gs_order_has_mates(dev, gs_limiter_clock()));
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return 0;
+    return gs_limiter_is_shared(dev) ? GS_LIMITER_MANY : gs_order_mates(dev, gs_limiter_clock());
+}
+
+uint64_t gs_limiter_others_ns(uint32_t dev, uint64_t start_ns, uint64_t end_ns)
+{
+    if (GS_UNLIKELY(dev >= gs_self.n_devices) || end_ns <= start_ns)
+        return 0;
+    return gs_limiter_is_shared(dev) ? UINT64_MAX : gs_order_mates_ns(dev, start_ns, end_ns);
+}
+
+uint64_t gs_limiter_less_forgiven(uint32_t dev, uint64_t ns)
+{
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return ns;
+    return gs_bucket_less_forgiven(&gs_self.device[dev], ns, gs_limiter_clock());
 }
 
 uint64_t gs_limiter_window_ns(uint32_t dev)

@@ -129,7 +129,16 @@ uint64_t gs_limiter_window_ns(uint32_t dev);
 
 /** Do others than this slice use the card now, as far as the board tells? */
 bool gs_limiter_is_shared(uint32_t dev);
-/** The same, or do other processes of this slice? Then a launch may have turns of others in it. */
-bool gs_limiter_takes_turns(uint32_t dev);
+/** Processes that take turns with this one, so that a launch may have their turns in it: others of
+ *  the slice; GS_LIMITER_MANY where other slices use the card, too. */
+uint32_t gs_limiter_others(uint32_t dev);
+#define GS_LIMITER_MANY UINT32_MAX
+/** For how much of the time between two moments may they have had the card, this process's own
+ *  notes counted; UINT64_MAX where other slices use it. */
+uint64_t gs_limiter_others_ns(uint32_t dev, uint64_t start_ns, uint64_t end_ns);
+
+/** Card time of so long that may have been a hitch of the machine is found beyond what was paid.
+ * Returns what of it is to be charged: a little is forgiven, to the slice as a whole. */
+uint64_t gs_limiter_less_forgiven(uint32_t dev, uint64_t ns);
 
 uint64_t gs_limiter_clock(void);

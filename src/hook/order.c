@@ -4,6 +4,7 @@
 #include "hook/limiter_local.h"
 #include "hook/self.h"
 #include "hook/slot.h"
+#include "hook/usage.h"
 
 static uint32_t bit_of(uint32_t ticket)
 {
@@ -188,18 +189,34 @@ static bool has_mate_work_out(uint32_t dev)
     return false;
 }
 
-bool gs_order_has_mates(uint32_t dev, uint64_t now_ns)
+uint32_t gs_order_mates(uint32_t dev, uint64_t now_ns)
 {
     const struct gs_self_state *self = &gs_self;
-    uint32_t high = slot_high(self);
+    uint32_t high = slot_high(self), n = 0;
 
     for (uint32_t i = 0; i < high; i++) {
         if (i != self->slot &&
             now_ns < gs_atomic_load(&self->device[dev].use[i].active_ns, __ATOMIC_RELAXED) +
                          GS_ORDER_MATE_NS)
-            return true;
+            n++;
     }
-    return false;
+    return n;
+}
+
+uint64_t gs_order_mates_ns(uint32_t dev, uint64_t start_ns, uint64_t end_ns)
+{
+    const struct gs_self_state *self = &gs_self;
+    uint32_t high = slot_high(self);
+    uint64_t out = end_ns;
+
+    for (uint32_t i = 0; i < high; i++) {
+        uint64_t since = gs_atomic_load(&self->device[dev].use[i].unsettled_ns, __ATOMIC_RELAXED);
+
+        if (i != self->slot && since != 0 && since < out)
+            out = since;
+    }
+    out = out > start_ns ? out : start_ns;
+    return gs_usage_covered(&self->device[dev], start_ns, out) + end_ns - out;
 }
 
 uint64_t gs_order_until_reap_ns(uint32_t dev)

@@ -54,9 +54,12 @@ uint64_t gs_order_trial_ns(uint32_t dev, uint64_t now_ns, bool *ret_ours);
 /** A process that is stopped, or does not look, holds up the first launches of others so long. */
 #define GS_ORDER_TRIAL_NS UINT64_C(4000000000)
 
-/** Have other processes of the slice launched anything within GS_ORDER_MATE_NS? */
-bool gs_order_has_mates(uint32_t dev, uint64_t now_ns);
+/** How many other processes of the slice have launched anything within GS_ORDER_MATE_NS? */
+uint32_t gs_order_mates(uint32_t dev, uint64_t now_ns);
 #define GS_ORDER_MATE_NS UINT64_C(1000000000)
+/** In how much of the time between two moments may any of them have had work on the card? By what
+ *  they noted when it was done, and by what is out still. What this process noted counts, too. */
+uint64_t gs_order_mates_ns(uint32_t dev, uint64_t start_ns, uint64_t end_ns);
 
 /** A quantum of waiting has passed: look for dead mates, where one has something at stake. */
 void gs_order_reap(uint32_t dev, uint64_t now_ns);

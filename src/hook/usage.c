@@ -211,23 +211,57 @@ static void cover_word(struct gs_ledger_device *d, uint64_t epoch, uint64_t bits
     cover->fresh += (uint64_t)__builtin_popcountll(bits & ~have);
 }
 
+/** Steps, [first, end), that the cover reaches back to. */
+struct steps {
+    uint64_t first, end;
+};
+
+static struct steps steps_of(uint64_t start_ns, uint64_t end_ns)
+{
+    const uint64_t half = GS_LEDGER_COVER_NS / 2;
+    const uint64_t reach = (GS_LEDGER_COVER - 1) * GS_LEDGER_COVER_BITS;
+    struct steps steps = {(start_ns + half - 1) / GS_LEDGER_COVER_NS,
+                          (end_ns + half - 1) / GS_LEDGER_COVER_NS};
+
+    if (steps.end > reach && steps.first < steps.end - reach)
+        steps.first = steps.end - reach;
+    return steps;
+}
+
+/** Those of them in the first one's word, as bits; takes them off. */
+static uint64_t take_word(struct steps *steps)
+{
+    uint64_t from = steps->first % GS_LEDGER_COVER_BITS, n = GS_LEDGER_COVER_BITS - from;
+
+    if (n > steps->end - steps->first)
+        n = steps->end - steps->first;
+    steps->first += n;
+    return ((UINT64_C(1) << n) - 1) << from;
+}
+
 void gs_usage_cover(struct gs_ledger_device *d, uint64_t start_ns, uint64_t end_ns,
                     struct gs_usage_cover *cover)
 {
-    const uint64_t half = GS_LEDGER_COVER_NS / 2;
-    uint64_t first = (start_ns + half - 1) / GS_LEDGER_COVER_NS;
-    uint64_t end = (end_ns + half - 1) / GS_LEDGER_COVER_NS;
-    uint64_t reach = (GS_LEDGER_COVER - 1) * GS_LEDGER_COVER_BITS;
+    struct steps steps = steps_of(start_ns, end_ns);
 
-    if (end > reach && first < end - reach)
-        first = end - reach;
-    while (first < end) {
-        uint64_t epoch = first / GS_LEDGER_COVER_BITS, from = first % GS_LEDGER_COVER_BITS;
-        uint64_t n = GS_LEDGER_COVER_BITS - from;
+    while (steps.first < steps.end) {
+        uint64_t epoch = steps.first / GS_LEDGER_COVER_BITS;
 
-        if (n > end - first)
-            n = end - first;
-        cover_word(d, epoch, ((UINT64_C(1) << n) - 1) << from, cover);
-        first += n;
+        cover_word(d, epoch, take_word(&steps), cover);
     }
+}
+
+uint64_t gs_usage_covered(const struct gs_ledger_device *d, uint64_t start_ns, uint64_t end_ns)
+{
+    struct steps steps = steps_of(start_ns, end_ns);
+    uint64_t n = 0;
+
+    while (steps.first < steps.end) {
+        uint64_t epoch = steps.first / GS_LEDGER_COVER_BITS, bits = take_word(&steps);
+        uint64_t word = gs_atomic_load(&d->cover[epoch % GS_LEDGER_COVER], __ATOMIC_RELAXED);
+
+        if (((word >> GS_LEDGER_COVER_BITS) ^ epoch) << GS_LEDGER_COVER_BITS == 0)
+            n += (uint64_t)__builtin_popcountll(word & bits);
+    }
+    return n * GS_LEDGER_COVER_NS;
 }

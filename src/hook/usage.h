@@ -30,6 +30,9 @@ struct gs_usage_cover {
 void gs_usage_cover(struct gs_ledger_device *d, uint64_t start_ns, uint64_t end_ns,
                     struct gs_usage_cover *cover);
 
+/** How much of the time between two moments has been noted so, by whomever, in whole steps. */
+uint64_t gs_usage_covered(const struct gs_ledger_device *d, uint64_t start_ns, uint64_t end_ns);
+
 /** Charged card time of the slice, spread evenly over the time between two moments; and to the
  *  meter, and to the process's own sum. */
 void gs_usage_charge(struct gs_ledger_device *d, struct gs_ledger_use *use, uint64_t start_ns,

@@ -11,14 +11,19 @@ SECONDS = 10
 POINTS = 0.03
 
 
-def ran(*argv, after=0.0, seconds=SECONDS, cores=SHARE, fault=None, log=False):
+TOGETHER = 'n=$1; shift; while [ "$n" -gt 0 ]; do "$@" & n=$((n - 1)); done; wait'
+
+
+def ran(*argv, after=0.0, seconds=SECONDS, cores=SHARE, fault=None, log=False, processes=1):
     """Share of the card from `after` seconds after the first work on, the end of the program, and its log."""
     with Cards() as cards:
         watch = cards.watch()
         if fault:
             assert cards.start(["gpuslice-sim", "fault", *fault], "").wait(10) == 0
-        p = cards.start([STAGE / "bin" / "gpuslice", "run", "--name", "s", "--cores", cores, "--", CLIENT, *argv,
-                         str(after + seconds + 0.5)], "s")
+        program = [CLIENT, *argv, str(after + seconds + 0.5)]
+        if processes > 1:
+            program = ["sh", "-c", TOGETHER, "sh", processes, *program]
+        p = cards.start([STAGE / "bin" / "gpuslice", "run", "--name", "s", "--cores", cores, "--", *program], "s")
         share = share_of(watch, "s", begun(watch, "s") + after, seconds)
         text = log_of(cards, "s") if log else ""
         _, err = p.communicate(timeout=90)
@@ -53,6 +58,22 @@ def test_a_kernel_of_unlike_lengths_is_held(seen, of):
     share, rc, err, _ = seen
     assert rc == 0, err
     assert share == pytest.approx(SHARE / 100, abs=POINTS + 0.005)  # one in ten is 20 ms: what runs at the end counts
+
+
+TOGETHER_UNLIKE = [  # processes, share, long us, percent, short us
+    (2, 20, "5000", "2", "20"), (4, 20, "5000", "2", "20"), (2, 20, "20000", "10", "20"), (4, 20, "20000", "2", "20"),
+    (2, 60, "2000", "5", "20"),
+]
+
+
+@scenario(lambda processes, cores, long, percent, short: ran("unlike", long, percent, "sync", short, after=1.0,
+                                                             processes=processes, cores=cores))
+@pytest.mark.parametrize("processes,cores,long,percent,short", TOGETHER_UNLIKE)
+def test_several_processes_with_unlike_kernels_share_one_share(seen, processes, cores, long, percent, short):
+    """Was it a launch of another process that took so long, or one of its own that is unlike the others?"""
+    share, _, err, _ = seen
+    assert err == ""
+    assert share == pytest.approx(cores / 100, abs=POINTS)
 
 
 @scenario(lambda: ran("phases", "20000"))

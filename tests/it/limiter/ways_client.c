@@ -185,7 +185,7 @@ static int unlike(uint64_t long_ns, uint64_t percent, const char *how, uint64_t 
                   const char *seconds)
 {
     CUevent event[EVENTS];
-    uint32_t random = 1;
+    uint32_t random = (uint32_t)getpid(); /* each process another order */
 
     open_elastic();
     for (uint32_t i = 0; i < EVENTS; i++)

@@ -197,6 +197,25 @@ static void test_bury_charges_the_time(void **state)
     memset(&gs_self, 0, sizeof(gs_self));
 }
 
+/** 5 ms of each second, whoever of the slice asks; 2 ms at first, 50 ms at most. */
+static void test_forgiven_to_the_slice_as_a_whole(void **state)
+{
+    struct gs_ledger_device d;
+
+    (void)state;
+    memset(&d, 0, sizeof(d));
+    assert_int_equal(gs_bucket_less_forgiven(&d, 5 * MS, NOW), 3 * MS);
+    assert_int_equal(gs_bucket_less_forgiven(&d, 5 * MS, NOW), 5 * MS);
+    assert_int_equal(gs_bucket_less_forgiven(&d, 5 * MS, NOW + 400 * MS), 3 * MS);
+    assert_int_equal(gs_bucket_less_forgiven(&d, 1 * MS, NOW + 800 * MS), 0);
+    assert_int_equal(gs_bucket_less_forgiven(&d, 5 * MS, NOW + 800 * MS), 4 * MS);
+    assert_int_equal(gs_bucket_less_forgiven(&d, 500 * MS, NOW + 3600000 * MS), 450 * MS);
+    d.forgiven_ns = UINT64_MAX; /* anything may stand there */
+    assert_int_equal(gs_bucket_less_forgiven(&d, 5 * MS, NOW), 3 * MS);
+    d.forgiven_ns = 1;
+    assert_int_equal(gs_bucket_less_forgiven(&d, 500 * MS, 4 * MS + 1), 500 * MS - 20 * 1000);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup(fn, reset)
@@ -209,6 +228,7 @@ int main(void)
         TEST(test_hostile),
         TEST(test_bury),
         TEST(test_bury_charges_the_time),
+        TEST(test_forgiven_to_the_slice_as_a_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

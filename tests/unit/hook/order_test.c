@@ -172,11 +172,32 @@ static void test_what_is_at_hand_is_left_to_a_clearly_older_launch(void **state)
 static void test_mates_are_those_that_launched_lately(void **state)
 {
     (void)state;
-    assert_false(gs_order_has_mates(0, START));
+    assert_int_equal(gs_order_mates(0, START), 0);
     set_mate(0, START);
-    assert_true(gs_order_has_mates(0, START));
-    assert_true(gs_order_has_mates(0, START + GS_ORDER_MATE_NS - 1));
-    assert_false(gs_order_has_mates(0, START + GS_ORDER_MATE_NS));
+    assert_int_equal(gs_order_mates(0, START), 1);
+    assert_int_equal(gs_order_mates(0, START + GS_ORDER_MATE_NS - 1), 1);
+    assert_int_equal(gs_order_mates(0, START + GS_ORDER_MATE_NS), 0);
+}
+
+/** Noted work, and work that is out since then and not noted yet; each moment once. */
+static void test_mates_may_have_had_the_card_where_they_had_work(void **state)
+{
+    const uint64_t ms = 1000000;
+    struct gs_usage_cover cover = {0, 0};
+
+    (void)state;
+    set_mate(0, START);
+    assert_int_equal(gs_order_mates_ns(0, START, START + 10 * ms), 0);
+    gs_usage_cover(&gs_self.device[0], START, START + 4 * ms, &cover);
+    assert_int_equal(gs_order_mates_ns(0, START, START + 10 * ms), 4 * ms);
+    gs_self.device[0].use[gs_self.slot + 1].unsettled_ns = START + 8 * ms;
+    assert_int_equal(gs_order_mates_ns(0, START, START + 10 * ms), 6 * ms);
+    gs_self.device[0].use[gs_self.slot + 1].unsettled_ns = START + 2 * ms;
+    assert_int_equal(gs_order_mates_ns(0, START, START + 10 * ms), 10 * ms);
+    gs_self.device[0].use[gs_self.slot + 1].unsettled_ns = 1; /* long ago, or made up */
+    assert_int_equal(gs_order_mates_ns(0, START, START + 10 * ms), 10 * ms);
+    gs_self.device[0].use[gs_self.slot + 1].unsettled_ns = UINT64_MAX;
+    assert_int_equal(gs_order_mates_ns(0, START, START + 10 * ms), 4 * ms);
 }
 
 /** An estimate is a launch's own time: a mate's turn in the same moments takes nothing off it. Of
@@ -244,6 +265,7 @@ int main(void)
         TEST(test_the_queue_begins_anew),
         TEST(test_what_is_at_hand_is_left_to_a_clearly_older_launch),
         TEST(test_mates_are_those_that_launched_lately),
+        TEST(test_mates_may_have_had_the_card_where_they_had_work),
         TEST(test_estimates_are_not_divided_with_mates),
         TEST(test_a_trial_is_not_overtaken_by_an_old_look_at_the_clock),
         TEST(test_a_stale_trial_is_taken_over),

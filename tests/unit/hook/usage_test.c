@@ -168,12 +168,27 @@ static void test_cover(void **state)
     assert_true(fresh_part(T0, T0 + 20 * MS) == 1.0);
 }
 
+static void test_covered_counts_and_changes_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(gs_usage_covered(&d, T0, T0 + 100 * MS), 0);
+    (void)fresh_part(T0 + 10 * MS, T0 + 30 * MS);
+    (void)fresh_part(T0 + 70 * MS, T0 + 90 * MS);
+    assert_int_equal(gs_usage_covered(&d, T0, T0 + 100 * MS), 40 * MS);
+    assert_int_equal(gs_usage_covered(&d, T0 + 20 * MS, T0 + 75 * MS), 15 * MS);
+    assert_int_equal(gs_usage_covered(&d, T0, T0 + 100 * MS), 40 * MS);
+    memset(d.cover, 0xff, sizeof(d.cover)); /* of no epoch near this one */
+    assert_int_equal(gs_usage_covered(&d, T0, T0 + 100 * MS), 0);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup(fn, reset)
     const struct CMUnitTest tests[] = {
-        TEST(test_spread), TEST(test_long),  TEST(test_order), TEST(test_charge_and_refund),
-        TEST(test_cover),  TEST(test_known),
+        TEST(test_spread), TEST(test_long),
+        TEST(test_order),  TEST(test_charge_and_refund),
+        TEST(test_cover),  TEST(test_covered_counts_and_changes_nothing),
+        TEST(test_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -229,20 +229,40 @@ static void test_turns_of_neighbours_are_told_apart(void **state)
     struct gs_cost *c = entry(77, 100);
 
     (void)state;
-    assert_int_equal(gs_cost_own(c, MS), 0);
-    gs_cost_learn_shared(c, 3 * MS); /* the first was interrupted */
-    assert_int_equal(gs_cost_own(c, 3 * MS), 0);
-    gs_cost_learn_shared(c, MS);
+    assert_int_equal(gs_cost_own(c, MS, UINT64_MAX), 0);
+    gs_cost_learn_shared(c, 3 * MS, UINT64_MAX); /* the first was interrupted */
+    assert_int_equal(gs_cost_own(c, 3 * MS, UINT64_MAX), 0);
+    gs_cost_learn_shared(c, MS, UINT64_MAX);
     assert_int_equal(c->est_ns, MS);
     for (uint32_t i = 0; i < 50; i++)
-        gs_cost_learn_shared(c, i % 3 == 0 ? 3 * MS : MS);
+        gs_cost_learn_shared(c, i % 3 == 0 ? 3 * MS : MS, UINT64_MAX);
     assert_int_equal(c->est_ns, MS);
-    assert_int_equal(gs_cost_own(c, 3 * MS), MS);
-    assert_int_equal(gs_cost_own(c, MS + 100 * US), MS + 100 * US);
+    assert_int_equal(gs_cost_own(c, 3 * MS, UINT64_MAX), MS);
+    assert_int_equal(gs_cost_own(c, MS + 100 * US, UINT64_MAX), MS + 100 * US);
     for (uint32_t i = 0; i < 40; i++)
-        gs_cost_learn_shared(c, 5 * MS); /* it has become longer */
+        gs_cost_learn_shared(c, 5 * MS, UINT64_MAX); /* it has become longer */
     assert_in_range(c->est_ns, 49 * MS / 10, 5 * MS);
-    assert_int_equal(gs_cost_own(c, 7 * MS), 0); /* several turns long: cannot be told */
+    assert_int_equal(gs_cost_own(c, 7 * MS, UINT64_MAX),
+                     0); /* several turns long: cannot be told */
+}
+
+/* Others that cannot have held it up for so long: then it was long, and its kind is of unlike ones.
+ */
+static void test_what_others_cannot_have_done_is_its_own(void **state)
+{
+    struct gs_cost *c = entry(78, 100);
+
+    (void)state;
+    for (uint32_t i = 0; i < 20; i++)
+        gs_cost_learn_shared(c, 20 * US, 2 * MS);
+    assert_true(gs_cost_is_held_up(c, 2 * MS, 2 * MS));
+    assert_false(gs_cost_is_held_up(c, 5 * MS, 2 * MS));
+    assert_int_equal(gs_cost_own(c, 2 * MS, 2 * MS), 20 * US);
+    gs_cost_learn_shared(c, 2 * MS, 2 * MS);
+    assert_int_equal(c->est_ns, 20 * US);
+    assert_int_equal(gs_cost_own(c, 5 * MS, 2 * MS), 5 * MS);
+    gs_cost_learn_shared(c, 5 * MS, 2 * MS);
+    assert_true(c->est_ns > 20 * US);
 }
 
 static void test_code_that_was_replaced_is_believed_at_once(void **state)
@@ -424,7 +444,7 @@ int main(void)
         cmocka_unit_test_setup(test_unlike_launches_are_measured_each, clean),
         cmocka_unit_test_setup(test_one_outlier_is_clipped_and_two_are_believed, clean),
         cmocka_unit_test_setup(test_turns_of_neighbours_are_told_apart, clean),
-        cmocka_unit_test_setup(test_turns_of_neighbours_are_told_apart, clean),
+        cmocka_unit_test_setup(test_what_others_cannot_have_done_is_its_own, clean),
         cmocka_unit_test_setup(test_code_that_was_replaced_is_believed_at_once, clean),
         cmocka_unit_test_setup(test_samples_among_other_streams, clean),
         cmocka_unit_test(test_sample_of_an_idle_stream),

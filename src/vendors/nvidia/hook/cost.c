@@ -17,10 +17,10 @@
 #define CROWDED_MOST  8u
 #define RATIO_MOST    4.0
 /* A turn of the card is longer than this: the hardware's default is 1024 us
- * (kfifoChannelGroupGetDefaultTimeslice_GV100, open-gpu-kernel-modules). Launches up to OWN_MOST_NS
- * are told from it; more than TURNS_MOST in a row are not interrupted, but longer. */
+ * (kfifoChannelGroupGetDefaultTimeslice_GV100, open-gpu-kernel-modules). Launches up to
+ * GS_COST_TURN_NS are told from it; more than TURNS_MOST in a row are not interrupted, but longer.
+ */
 #define TURN_LEAST_NS 750000u
-#define OWN_MOST_NS   2200000u
 #define TURNS_MOST    4u
 /* A full round of the host between two of its calls; longer means that it did something else. */
 #define HOST_PROMPT_NS 20000u
@@ -177,32 +177,44 @@ void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns)
     learn(c, measured_ns, true);
 }
 
-void gs_cost_learn_shared(struct gs_cost *c, uint64_t measured_ns)
+bool gs_cost_is_held_up(const struct gs_cost *c, uint64_t measured_ns, uint64_t turns_ns)
+{
+    uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
+
+    return est != 0 && est <= GS_COST_TURN_NS && measured_ns > est + TURN_LEAST_NS &&
+           measured_ns - est <= turns_ns;
+}
+
+uint64_t gs_cost_turns(uint64_t est_ns)
+{
+    return est_ns / TURN_LEAST_NS + 1;
+}
+
+void gs_cost_learn_shared(struct gs_cost *c, uint64_t measured_ns, uint64_t turns_ns)
 {
     uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
     uint16_t outliers = __atomic_load_n(&c->outliers, __ATOMIC_RELAXED);
 
-    if (est != 0 && est <= OWN_MOST_NS && measured_ns > est + TURN_LEAST_NS &&
-        outliers < TURNS_MOST) {
+    if (outliers < TURNS_MOST && gs_cost_is_held_up(c, measured_ns, turns_ns)) {
         __atomic_store_n(&c->outliers, (uint16_t)(outliers + 1), __ATOMIC_RELAXED);
         __atomic_store_n(&c->countdown_ns, 0, __ATOMIC_RELAXED); /* look again at once */
         return;
     }
     /* what was believed was an interrupted one's, or this is another kernel now */
-    if (est != 0 && ((measured_ns <= OWN_MOST_NS && measured_ns + TURN_LEAST_NS < est) ||
+    if (est != 0 && ((measured_ns <= GS_COST_TURN_NS && measured_ns + TURN_LEAST_NS < est) ||
                      outliers >= TURNS_MOST))
         __atomic_store_n(&c->samples, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&c->outliers, 0, __ATOMIC_RELAXED);
     gs_cost_learn(c, measured_ns);
 }
 
-uint64_t gs_cost_own(const struct gs_cost *c, uint64_t measured_ns)
+uint64_t gs_cost_own(const struct gs_cost *c, uint64_t measured_ns, uint64_t turns_ns)
 {
     uint64_t est = __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED);
 
-    if (est == 0 || est > OWN_MOST_NS)
+    if (est == 0 || est > GS_COST_TURN_NS)
         return 0;
-    return measured_ns > est + TURN_LEAST_NS ? est : measured_ns;
+    return gs_cost_is_held_up(c, measured_ns, turns_ns) ? est : measured_ns;
 }
 
 void gs_cost_learn_crowded(struct gs_cost *c, uint64_t measured_ns)

@@ -143,13 +143,21 @@ void gs_cost_learn(struct gs_cost *c, uint64_t measured_ns);
  * their launches, undivided where these were queued in front, and counts the less the longer it is.
  */
 void gs_cost_learn_crowded(struct gs_cost *c, uint64_t measured_ns);
-/** The same beside a neighbour: a sample that is longer than the estimate by a turn of the card or
- * more is a launch that was interrupted and says nothing, unless several do so in a row. Only of
- * launches clearly shorter than a few turns: most of those run through. */
-void gs_cost_learn_shared(struct gs_cost *c, uint64_t measured_ns);
-/** Card time of a launch that took `measured_ns`, less the neighbours' turns in it; 0: cannot be
- * told from the launch's own length. */
-uint64_t gs_cost_own(const struct gs_cost *c, uint64_t measured_ns);
+/** The longest turn that a card gives a process. */
+#define GS_COST_TURN_NS 2200000u
+/** Turns that a launch of that length may need, at most. */
+uint64_t gs_cost_turns(uint64_t est_ns);
+/** Beside others that take turns with us: may it have been their turns that made a launch so long?
+ *  It is longer than believed by a turn of the card or more; not longer than they all can have held
+ *  it up. Only of launches clearly shorter than a few turns: most of those run through.
+ *  @turns_ns  by so much at most; UINT64_MAX nobody knows. */
+bool gs_cost_is_held_up(const struct gs_cost *c, uint64_t measured_ns, uint64_t turns_ns);
+/** gs_cost_learn() beside others: a launch that was held up says nothing, unless several do so in a
+ *  row. */
+void gs_cost_learn_shared(struct gs_cost *c, uint64_t measured_ns, uint64_t turns_ns);
+/** Card time of a launch that took `measured_ns`, less others' turns in it; 0: cannot be told from
+ *  the launch's own length. */
+uint64_t gs_cost_own(const struct gs_cost *c, uint64_t measured_ns, uint64_t turns_ns);
 /** Learn from many launches, this one's among them: they took `measured_ns` instead of `paid_ns`.
  */
 void gs_cost_learn_ratio(struct gs_cost *c, uint64_t measured_ns, uint64_t paid_ns);

@@ -202,10 +202,13 @@ static struct gs_launch_stream *claim_stream(const struct gs_timing_where *where
     return s;
 }
 
-/* Does the program take its time from one launch to the next, so that measuring costs little? */
-static bool is_leisurely(const struct gs_launch_stream *stream, uint64_t now_ns)
+/* Is the next launch to be measured? The program is looked at more closely, and either takes its
+ * time from one launch to the next, so that measuring costs little, or nothing less would do. */
+static bool is_watched(const struct gs_launch_stream *stream, uint32_t dev, uint64_t now_ns)
 {
-    return now_ns > __atomic_load_n(&stream->quiet_ns, __ATOMIC_RELAXED) + LEISURE_NS;
+    return gs_window_is_attending(dev) &&
+           (gs_window_is_doubtful(dev) ||
+            now_ns > __atomic_load_n(&stream->quiet_ns, __ATOMIC_RELAXED) + LEISURE_NS);
 }
 
 void gs_launch_first(struct gs_launch_stream *stream, uint32_t dev)
@@ -215,7 +218,7 @@ void gs_launch_first(struct gs_launch_stream *stream, uint32_t dev)
     __atomic_store_n(&stream->before, __atomic_load_n(&stream->since, __ATOMIC_RELAXED),
                      __ATOMIC_RELAXED);
     __atomic_store_n(&stream->first_ns, now, __ATOMIC_RELAXED);
-    if (gs_window_is_attending(dev) && is_leisurely(stream, now))
+    if (is_watched(stream, dev, now))
         __atomic_store_n(&stream->want, GS_LAUNCH_MEASURE, __ATOMIC_RELAXED); /* the next one */
     gs_limiter_first_out(dev, now);
 }
@@ -453,9 +456,8 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
         .est_ns = l->est_ns,
         .is_due = l->is_due,
     };
-    bool is_slow;
+    bool is_next = is_watched(stream, l->dev, gs_limiter_clock());
 
-    is_slow = is_leisurely(stream, gs_limiter_clock());
     take_window(stream, &launch);
     if (launch.kind == GS_INFLIGHT_MEASURED)
         launch.paid_ns = l->paid_ns;
@@ -465,8 +467,9 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
         launch.window += l->paid_ns + GS_LAUNCH_ONE;
     else
         gs_cost_sampled(l->cost);
-    is_slow = is_slow && gs_window_is_attending(l->dev);
-    __atomic_store_n(&stream->want, is_slow ? GS_LAUNCH_MEASURE : 0, __ATOMIC_RELAXED);
+    if (launch.kind == GS_INFLIGHT_MEASURED && gs_window_is_doubtful(l->dev))
+        gs_window_attended(l->dev);
+    __atomic_store_n(&stream->want, is_next ? GS_LAUNCH_MEASURE : 0, __ATOMIC_RELAXED);
     gs_inflight_close(l->entry, &launch);
     ask_others(stream, l->ask);
 }
@@ -535,7 +538,7 @@ static void see_window(struct gs_launch_stream *s)
         return;
     now = gs_limiter_clock();
     window = window_of(s);
-    if (now > first && gs_window_is_surprise(dev, now - first, window))
+    if (now > first && gs_window_judge(dev, (struct gs_span){first, now}, now - first, window))
         gs_inflight_window(dev, __atomic_load_n(&s->id, __ATOMIC_RELAXED), first, now, window);
     __atomic_store_n(&s->quiet_ns, now, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&s->seen_ns, now > first ? now - first : 0, __ATOMIC_RELAXED);

@@ -136,7 +136,7 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t
     const struct gs_inflight_launch *l = &e->launch;
     int64_t gap = 0, length = 0;
     struct gs_span_stream others[GS_SPAN_STREAMS];
-    uint64_t took, part, own;
+    uint64_t took, part, own, turns;
     bool is_sound;
     uint32_t n;
 
@@ -156,11 +156,12 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t
     n = others_of(e, span, others);
     *ret_is_alone = is_sound && n == 0;
     if (*ret_is_alone) {
-        if (gs_limiter_takes_turns(e->where.dev))
-            gs_cost_learn_shared(l->cost, took);
+        turns = gs_window_turns_ns(e->where.dev, span, gs_cost_turns(l->est_ns));
+        if (turns != 0)
+            gs_cost_learn_shared(l->cost, took, turns);
         else
             gs_cost_learn(l->cost, took);
-        own = gs_cost_own(l->cost, took);
+        own = gs_cost_own(l->cost, took, turns);
         if (own != 0)
             *ret_own = own;
     } else if (is_sound && span.end_ns > span.start_ns) {
@@ -202,7 +203,7 @@ void gs_settle_window(uint32_t dev, uint64_t id, struct gs_span span, uint64_t w
     uint64_t paid = GS_LAUNCH_NS(window), more;
 
     span.start_ns = gs_span_later(span.start_ns, gs_settle_end_of(id));
-    if (!gs_window_is_surprise(dev, gs_span_fresh(&charged[dev], span), window))
+    if (!gs_window_judge(dev, span, gs_span_fresh(&charged[dev], span), window))
         return;
     more = gs_window_surprise(dev, gs_span_add(&charged[dev], span) - paid, span.end_ns);
     if (more != 0)
@@ -300,14 +301,19 @@ void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
         (void)account_covered(e, span.start_ns, span.start_ns);
         if (own == GS_LIMITER_NOT_KNOWN)
             took += wait_for_turn(e, &span);
+        if (is_alone && own < took && gs_window_is_doubtful(dev))
+            gs_window_doubt(dev, seen_ns); /* it goes on */
         fresh = gs_span_add(&charged[dev], span);
         gs_limiter_settle(dev, l->paid_ns, span.start_ns, span.end_ns, took < fresh ? took : fresh,
                           own);
     } else if (l->kind == GS_INFLIGHT_MARK) {
         (void)account_covered(e, span.end_ns, span.end_ns);
     } else {
-        if (!account_covered(e, span.start_ns, span.end_ns) && is_alone)
-            correct_sampled(e, gs_limiter_takes_turns(dev) && own < took ? own : took, weight);
+        if (!account_covered(e, span.start_ns, span.end_ns) && is_alone) {
+            if (own < took && !gs_limiter_is_shared(dev))
+                gs_window_doubt(dev, seen_ns);
+            correct_sampled(e, own < took ? own : took, weight);
+        }
         /* nobody else is to be charged for it */
         (void)gs_span_add(&charged[dev], span);
     }
