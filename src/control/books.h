@@ -64,7 +64,10 @@ int gs_books_pod_set(struct gs_books *books, const struct gs_books_pod *pod, str
 void gs_books_pod_gone(struct gs_books *books, struct gs_str uid);
 /** The API server does not have the pod any more. Where one of its containers ran when it was seen
  *  last, it was deleted by force: it counts on, until its node has named it as held and then not
- *  any more, or says that it holds nothing, or (nodes that say nothing) outlives_ms have passed. */
+ *  any more, or says that it holds nothing, or (nodes that say nothing) outlives_ms have passed. So
+ *  does one whose Binding was sent: nothing can come of that now, but it may have been bound, have
+ *  run and been deleted by force unseen. Where it is known never to have had a node:
+ *  gs_books_pod_gone(). */
 void gs_books_pod_deleted(struct gs_books *books, struct gs_str uid, int64_t now_ms);
 
 /** Remember a decision until `until_ms`, with the annotations that its Binding will carry; replaces
@@ -93,9 +96,12 @@ void gs_books_pin(struct gs_books *books, struct gs_str uid, bool is_pinned);
 bool gs_books_is_pinned(const struct gs_books *books, struct gs_str uid);
 /** Give up every reservation and hold whose lease has ended, and pods deleted by force whose time
  *  is over; number of reservations and holds. One whose Binding was sent may be bound without our
- *  knowing: it stays until the API server was heard on pods after the end of its lease. `heard_ms`:
- *  when that was last, by the same clock. */
-size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t heard_ms);
+ *  knowing, by a watch with a backlog: it stays until the watch shows it, or a list of the pods
+ * that began after the end of its lease has not. `listed_ms`: when the last list that is complete
+ *  began, by the same clock. */
+size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t listed_ms);
+/** Is there one that waits for such a list? */
+bool gs_books_is_overdue(const struct gs_books *books, int64_t now_ms);
 /** Give up every reservation and hold at once, but for those whose Binding is being written. */
 void gs_books_void(struct gs_books *books);
 

@@ -413,14 +413,17 @@ void gs_books_pod_deleted(struct gs_books *books, struct gs_str uid, int64_t now
 {
     struct gs_books_pod_entry *pod = gs_map_find(&books->pods, uid);
 
-    if (pod == NULL || pod->is_leftover || pod->is_reservation || pod->outlives_ms <= 0 ||
-        named(pod->node, uid) != NULL) {
+    if (pod == NULL || pod->is_leftover || (pod->is_reservation && !pod->is_sent) ||
+        pod->outlives_ms <= 0 || named(pod->node, uid) != NULL) {
         gs_books_pod_gone(books, uid);
         return;
     }
+    if (may_expire(pod))
+        unlink_lease(books, pod);
     uncount_lowest(books, pod);
     count_in_ns(books, pod, -1);
     pod->is_leftover = true;
+    pod->is_reservation = pod->is_pinned = pod->is_sent = false;
     pod->until_ms = now_ms + pod->outlives_ms;
     count_in_ns(books, pod, 1);
     link_lease(books, pod);
@@ -442,6 +445,7 @@ static int put_decision(struct gs_books *books, const struct gs_ask *ask,
     who.name = ask->pod->name;
     who.node = placement->node->name;
     who.start_us = who.ends_us = GS_BOOKS_STAYS;
+    who.outlives_ms = ask->pod->outlives_ms;
     if (gs_size_parse_u64(ask->pod->version, &who.version) < 0)
         who.version = 0; /* not one that can be compared: not known */
     gs_arena_reset(&books->scratch);
@@ -561,7 +565,7 @@ void gs_books_prolong(struct gs_books *books, struct gs_str uid, int64_t until_m
         pod->until_ms = until_ms;
 }
 
-size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t heard_ms)
+size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t listed_ms)
 {
     struct gs_books_pod_entry *pod = books->leased.first, *next;
     size_t expired = 0;
@@ -569,12 +573,21 @@ size_t gs_books_expire(struct gs_books *books, int64_t now_ms, int64_t heard_ms)
     for (; pod != NULL; pod = next) {
         next = pod->lease.next;
         if (pod->is_pinned ||
-            pod->until_ms > (pod->is_sent && heard_ms < now_ms ? heard_ms : now_ms))
+            pod->until_ms > (pod->is_sent && listed_ms < now_ms ? listed_ms : now_ms))
             continue;
         expired += !pod->is_leftover;
         drop(books, pod);
     }
     return expired;
+}
+
+bool gs_books_is_overdue(const struct gs_books *books, int64_t now_ms)
+{
+    const struct gs_books_pod_entry *pod = books->leased.first;
+
+    while (pod != NULL && (!pod->is_sent || pod->is_pinned || pod->until_ms > now_ms))
+        pod = pod->lease.next;
+    return pod != NULL;
 }
 
 void gs_books_void(struct gs_books *books)

@@ -35,6 +35,32 @@ static int container_of(const struct gs_kube_container *c, struct gs_arena *aren
     return 0;
 }
 
+/* What a pod gets where it says nothing, at most, and for the kubelet to hear of it. */
+#define GRACE_S     30
+#define GRACE_MAX_S 3600
+#define MARGIN_S    30
+
+/* How long containers may run on when the pod is deleted by force: the kubelet gives them their
+ * time even then. Source: Kubernetes 1.36, pkg/kubelet/pod_workers.go,
+ * calculateEffectiveGracePeriod. */
+static int64_t outlives_ms(const struct gs_kube_pod *pod)
+{
+    int64_t grace_s = pod->grace_s < 0 ? GRACE_S : pod->grace_s;
+
+    return ((grace_s < GRACE_MAX_S ? grace_s : GRACE_MAX_S) + MARGIN_S) * 1000;
+}
+
+static bool is_running(const struct gs_kube_pod *pod)
+{
+    for (size_t i = 0; i < pod->n_init_status; i++)
+        if (pod->init_status[i].state == GS_KUBE_STATE_RUNNING)
+            return true;
+    for (size_t i = 0; i < pod->n_status; i++)
+        if (pod->status[i].state == GS_KUBE_STATE_RUNNING)
+            return true;
+    return false;
+}
+
 int gs_convert_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct gs_pod *ret)
 {
     int rc;
@@ -45,6 +71,7 @@ int gs_convert_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct
         .name = pod->meta.name,
         .uid = pod->meta.uid,
         .version = pod->meta.resource_version,
+        .outlives_ms = outlives_ms(pod),
         .node_name = pod->node_name,
         .scheduler_name = pod->scheduler_name,
         .runtime_class = pod->runtime_class,
@@ -77,28 +104,6 @@ static bool are_inits_done(const struct gs_kube_pod *pod)
                 done += s->state == GS_KUBE_STATE_TERMINATED && s->exit_code == 0;
     }
     return wanted > 0 && done >= wanted;
-}
-
-/* What a pod gets where it says nothing, at most, and for the kubelet to hear of it. */
-#define GRACE_S     30
-#define GRACE_MAX_S 3600
-#define MARGIN_S    30
-
-/* How long containers may run on when the pod is deleted by force: the kubelet gives them their
- * time even then. Source: Kubernetes 1.36, pkg/kubelet/pod_workers.go,
- * calculateEffectiveGracePeriod. */
-static int64_t outlives_ms(const struct gs_kube_pod *pod)
-{
-    int64_t grace_s = pod->grace_s < 0 ? GRACE_S : pod->grace_s;
-    bool is_running = false;
-
-    for (size_t i = 0; i < pod->n_init_status; i++)
-        is_running |= pod->init_status[i].state == GS_KUBE_STATE_RUNNING;
-    for (size_t i = 0; i < pod->n_status; i++)
-        is_running |= pod->status[i].state == GS_KUBE_STATE_RUNNING;
-    if (!is_running)
-        return 0;
-    return ((grace_s < GRACE_MAX_S ? grace_s : GRACE_MAX_S) + MARGIN_S) * 1000;
 }
 
 int gs_convert_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *placed,
@@ -142,7 +147,7 @@ int gs_convert_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *pla
         .labels = &placed->labels,
         .start_us = pod->start_us != GS_KUBE_NO_TIME ? pod->start_us : pod->meta.created_us,
         .ends_us = pod->meta.deletion_us,
-        .outlives_ms = outlives_ms(pod),
+        .outlives_ms = is_running(pod) ? outlives_ms(pod) : 0,
     };
     return 0;
 }

@@ -20,6 +20,7 @@ struct source {
 };
 
 #define SOURCES 3 /* nodes, pods, quotas */
+#define PODS    1
 
 struct gs_registry {
     struct gs_loop *loop;
@@ -95,10 +96,13 @@ static void on_pod(void *arg, const struct gs_kube_key *key, struct yyjson_val *
 static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_val *last)
 {
     struct gs_registry *r = ((const struct source *)arg)->registry;
+    yyjson_val *node = yyjson_obj_get(yyjson_obj_get(last, "spec"), "nodeName");
 
-    (void)last;
     r->pod_events++;
-    gs_books_pod_deleted(r->books, key->uid, gs_loop_now_ms(r->loop));
+    if (last != NULL && yyjson_get_len(node) == 0) /* it never had one, whatever was sent */
+        gs_books_pod_gone(r->books, key->uid);
+    else
+        gs_books_pod_deleted(r->books, key->uid, gs_loop_now_ms(r->loop));
     if (r->opt.pod_gone != NULL)
         r->opt.pod_gone(r->opt.arg, key);
 }
@@ -166,7 +170,7 @@ int gs_registry_new(struct gs_kube_client *client, struct gs_books *books,
     };
     const struct gs_kube_watch_opt what[SOURCES] = {
         {.resource = &gs_kube_nodes, .label_selector = opt->node_selector},
-        {.resource = &gs_kube_pods},
+        [PODS] = {.resource = &gs_kube_pods},
         {.resource = &gs_kube_quotas},
     };
     struct gs_registry *r = calloc(1, sizeof(*r));
@@ -230,7 +234,14 @@ void gs_registry_stats(const struct gs_registry *r, struct gs_registry_stats *re
         gs_kube_watch_stats(r->source[i].watch, &stats);
         if (stats.heard_ms < ret->heard_ms)
             ret->heard_ms = stats.heard_ms;
+        if (i == PODS)
+            ret->listed_ms = stats.listed_ms;
     }
+}
+
+void gs_registry_relist_pods(struct gs_registry *r)
+{
+    gs_kube_watch_relist(r->source[PODS].watch);
 }
 
 void gs_registry_relist(struct gs_registry *r)

@@ -42,6 +42,7 @@ struct gs_registry_stats {
     uint64_t untrusted;                           /**< grants that were not believed */
     int64_t
         heard_ms; /**< loop time when the slowest of the watches last heard the server; -1 never */
+    int64_t listed_ms; /**< loop time when the last complete list of pods began; -1 never */
 };
 
 /** Start watching. `books` and `client` outlive the registry. */
@@ -52,5 +53,7 @@ struct gs_registry *gs_registry_free(struct gs_registry *registry);
 /** Everything has been listed once: before that the books do not know who holds what. */
 bool gs_registry_is_synced(const struct gs_registry *registry);
 void gs_registry_stats(const struct gs_registry *registry, struct gs_registry_stats *ret);
+/** List the pods anew: for what the watch should have shown, and did not. */
+void gs_registry_relist_pods(struct gs_registry *registry);
 /** List everything anew: a new leader reads consistently before its first grant. */
 void gs_registry_relist(struct gs_registry *registry);

@@ -45,6 +45,7 @@ struct gs_kube_watch {
     bool must_list;   /**< the next step is a list */
     bool must_relist; /**< asked for while a list was under way */
     uint64_t opened_ns;
+    int64_t list_ms; /**< when the list under way began */
     uint32_t failures;
 
     struct gs_kube_watch_stats stats;
@@ -233,6 +234,7 @@ static void on_list(void *arg, const struct gs_kube_result *result, struct gs_st
         return;
     }
     heard(w);
+    w->stats.listed_ms = w->list_ms;
     w->failures = 0;
     gs_buf_clear(&w->version);
     gs_buf_put(&w->version, version);
@@ -254,6 +256,7 @@ static void start_list(struct gs_kube_watch *w)
     };
     struct gs_err err = {0};
 
+    w->list_ms = gs_loop_now_ms(w->loop);
     w->keys.mark++;
     if (gs_kube_list_start(w->client, &opt, &fns, w, &w->list, &err) < 0)
         trouble(w, &err, 0);
@@ -460,7 +463,7 @@ int gs_kube_watch_new(struct gs_kube_client *client, const struct gs_kube_watch_
     if (w->timeout_s > 86400)
         w->timeout_s = 86400;
     w->lines.max = opt->max_object ? opt->max_object : OBJECT_MAX;
-    w->stats.heard_ms = -1;
+    w->stats.heard_ms = w->stats.listed_ms = -1;
     w->must_list = true;
     gs_map_init(&w->keys.map);
     gs_buf_put(&w->ns, opt->ns);

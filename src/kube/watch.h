@@ -51,7 +51,10 @@ struct gs_kube_watch_stats {
     uint64_t objects;                              /**< known now */
     size_t bytes;                                  /**< memory held for them */
     bool is_synced;
-    int64_t heard_ms; /**< loop time when the server was last heard on this; -1 never */
+    int64_t heard_ms;  /**< loop time when the server was last heard on this; -1 never. What was
+                        *   heard may be long past: a stream that was held up has a backlog */
+    int64_t listed_ms; /**< loop time when the last list that is complete began: whatever had been
+                        *   written by then is known; -1 never */
 };
 
 /** Start. Selectors are copied; callbacks come from the loop, after this returned.

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "core/str.h"
@@ -60,6 +61,7 @@ struct gs_pod {
     struct gs_arena *arena; /**< of what edits add; not owned */
     struct gs_str ns, name, uid;
     struct gs_str version; /**< resourceVersion; empty: not known */
+    int64_t outlives_ms;   /**< deleted by force its containers may run on for so long */
     struct gs_str node_name, scheduler_name, runtime_class;
     struct gs_pairs annotations, labels;
     struct gs_container

@@ -135,19 +135,31 @@ static void on_follows(void *arg)
     gs_fence_stop(((struct gs_daemon *)arg)->fence);
 }
 
+/* Bound for sure, and the watch has not shown it for long, or maybe it is gone: ask. */
+static void expire(struct gs_daemon *d)
+{
+    int64_t now_ms = gs_loop_now_ms(d->loop);
+    struct gs_registry_stats s;
+    size_t n;
+
+    gs_registry_stats(d->registry, &s);
+    n = gs_books_expire(d->books, now_ms, s.listed_ms);
+    gs_metrics_expired(d->stats, n);
+    if (n > 0)
+        GS_LOG_INFO("reservations expired without a bind", GS_LOG_UINT("count", n));
+    if (gs_books_is_overdue(d->books, now_ms) && s.listed_ms >= d->relisted_ms) {
+        d->relisted_ms = now_ms;
+        gs_registry_relist_pods(d->registry);
+    }
+}
+
 static void on_housekeeping(void *user)
 {
     struct gs_daemon *d = user;
-    struct gs_registry_stats heard;
-    size_t n;
 
-    gs_registry_stats(d->registry, &heard);
-    n = gs_books_expire(d->books, gs_loop_now_ms(d->loop), heard.heard_ms);
-    gs_metrics_expired(d->stats, n);
+    expire(d);
     if (d->sign != NULL)
         (void)gs_sign_look(d->sign);
-    if (n > 0)
-        GS_LOG_INFO("reservations expired without a bind", GS_LOG_UINT("count", n));
     gs_loop_timer_in(d->loop, &d->housekeeping, HOUSEKEEPING_MS, on_housekeeping, d);
 }
 

@@ -46,5 +46,6 @@ struct gs_daemon {
     unsigned n_scrapes;                              /**< pages of metrics that are being written */
     uint64_t start_unix_s;
     struct gs_loop_timer housekeeping;
+    int64_t relisted_ms; /**< when the pods were last listed for what the watch did not show */
     bool is_stopping;
 };

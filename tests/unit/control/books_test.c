@@ -308,6 +308,59 @@ static void reservation_of_a_deleted_pod(void **state)
     assert_int_equal(gs_books_counts(w->books).reservations, 0);
 }
 
+/* Its Binding was sent: it may have been bound, have run, and been deleted by force unseen, and a
+ * kubelet gives containers their 30 s even then. Nothing new can come of the Binding. */
+static void sent_reservation_of_a_deleted_pod(void **state)
+{
+    struct world *w = *state;
+    struct gs_books_holder holder;
+
+    assert_int_equal(world_cards(w, "n", "gpu", 1, 8000), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['n']}", world_ask(w, "p", 3000, 30));
+    gs_books_pin(w->books, GS_STR("p"), true);
+    gs_books_pod_deleted(w->books, GS_STR("p"), 1000); /* found gone by a list */
+    assert_use(w, "n", "gpu0", 1, 3000, 30);
+    assert_int_equal(gs_books_counts(w->books).reservations, 0);
+    assert_false(gs_books_is_pinned(w->books, GS_STR("p")));
+    assert_true(gs_books_holder(w->books, GS_STR("p"), &holder));
+    assert_true(holder.is_leftover);
+    gs_books_pod_deleted(w->books, GS_STR("p"), 2000); /* its binder says so, too */
+    gs_books_void(w->books);
+    (void)gs_books_expire(w->books, 60999, 60999);
+    assert_use(w, "n", "gpu0", 1, 3000, 30);
+    (void)gs_books_expire(w->books, 61000, 0);
+    assert_use(w, "n", "gpu0", 0, 0, 0);
+    assert_int_equal(gs_books_counts(w->books).pods, 0);
+    /* the stream told its last state: it never had a node */
+    world_filter(w, "{'Pod':%s,'NodeNames':['n']}", world_ask(w, "q", 3000, 30));
+    gs_books_pin(w->books, GS_STR("q"), true);
+    gs_books_pod_gone(w->books, GS_STR("q"));
+    assert_use(w, "n", "gpu0", 0, 0, 0);
+    /* nothing was sent */
+    world_filter(w, "{'Pod':%s,'NodeNames':['n']}", world_ask(w, "r", 3000, 30));
+    gs_books_pod_deleted(w->books, GS_STR("r"), 1000);
+    assert_use(w, "n", "gpu0", 0, 0, 0);
+}
+
+/* It was bound, and the stream that is to show it is minutes behind: bytes come all the time. */
+static void sent_reservation_and_a_backlog(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "n", "gpu", 1, 8000), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['n']}", world_ask(w, "p", 3000, 30));
+    gs_books_prolong(w->books, GS_STR("p"), 5000);
+    gs_books_pin(w->books, GS_STR("p"), true);
+    assert_false(gs_books_is_overdue(w->books, 5000)); /* its binder looks after it */
+    gs_books_pin(w->books, GS_STR("p"), false);
+    assert_false(gs_books_is_overdue(w->books, 4999));
+    assert_true(gs_books_is_overdue(w->books, 5000));
+    assert_int_equal(gs_books_expire(w->books, 900000, 4999), 0); /* the last list was before */
+    assert_use(w, "n", "gpu0", 1, 3000, 30);
+    assert_int_equal(gs_books_expire(w->books, 900000, 5000), 1);
+    assert_false(gs_books_is_overdue(w->books, 900000));
+}
+
 static void leases_end_all_at_once(void **state)
 {
     struct world *w = *state;
@@ -532,6 +585,8 @@ int main(void)
         T(migs_lie_beside_their_grants),
         T(reservation_then_bound_then_gone),
         T(reservation_of_a_deleted_pod),
+        T(sent_reservation_of_a_deleted_pod),
+        T(sent_reservation_and_a_backlog),
         T(leases_end_all_at_once),
         T(quota_lines),
         T(nodes_by_name),

@@ -362,6 +362,30 @@ static void relist_on_demand(void **state)
     assert_non_null(strstr(fake_next(&f->fake, 1000)->url, "watch=1"));
 }
 
+/* A list shows what was written before it began, whenever its answer comes; of a stream nobody
+ * knows how far it is behind. */
+static void when_the_list_began(void **state)
+{
+    struct fixture *f = *state;
+    struct gs_http_call *call;
+    int64_t began_ms;
+
+    assert_int_equal(stats_of(f).listed_ms, -1);
+    call = synced(f);
+    began_ms = stats_of(f).listed_ms;
+    assert_true(began_ms >= 0 && began_ms <= (int64_t)fake_now_ms(&f->fake));
+    fake_run(&f->fake, 5000);
+    assert_true(fake_chunk(call, EVENT("MODIFIED", "a", "1", "30")));
+    assert_true(stats_of(f).heard_ms >= began_ms + 5000);
+    assert_int_equal(stats_of(f).listed_ms, began_ms);
+    gs_kube_watch_relist(f->watch);
+    call = fake_next(&f->fake, 1000);
+    began_ms = (int64_t)fake_now_ms(&f->fake);
+    fake_run(&f->fake, 3000);
+    fake_answer(call, 200, LIST("20", "", ITEM("a", "1", "5")), -1);
+    assert_int_equal(stats_of(f).listed_ms, began_ms);
+}
+
 static void a_failed_list_is_tried_again(void **state)
 {
     struct fixture *f = *state;
@@ -451,6 +475,7 @@ int main(void)
         TEST(an_object_beyond_the_limit_lists_anew),
         TEST(a_deleted_of_another_is_not_ours),
         TEST(relist_on_demand),
+        TEST(when_the_list_began),
         TEST(a_failed_list_is_tried_again),
         TEST(may_be_ended_in_any_callback),
         TEST(may_be_ended_in_the_stream),
