@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <yyjson.h>
+
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/log.h"
@@ -12,6 +14,7 @@
 #include "contract/names.h"
 #include "control/convert.h"
 #include "core/list.h"
+#include "core/size.h"
 #include "kube/patch.h"
 #include "kube/view.h"
 #include "model/ask.h"
@@ -37,6 +40,7 @@ struct entry {
     struct gs_fence_pod pod;
     enum state state;
     uint64_t ticket;
+    uint64_t version; /**< resourceVersion that our write gave it; 0: not known */
     char text[];
 };
 
@@ -187,6 +191,20 @@ static void again(struct entry *e)
     gs_loop_timer_in(f->loop, &f->timer, AGAIN_MS, on_timer, f);
 }
 
+static uint64_t number_of(struct gs_str version)
+{
+    uint64_t number;
+
+    return gs_size_parse_u64(version, &number) == 0 ? number : 0;
+}
+
+static uint64_t version_of(yyjson_val *pod)
+{
+    yyjson_val *val = yyjson_obj_get(yyjson_obj_get(pod, "metadata"), "resourceVersion");
+
+    return number_of((struct gs_str){yyjson_get_str(val), yyjson_get_len(val)});
+}
+
 static void on_written(void *arg, const struct gs_kube_result *result)
 {
     struct entry *e = arg;
@@ -194,6 +212,7 @@ static void on_written(void *arg, const struct gs_kube_result *result)
 
     f->in_flight--;
     e->state = STATE_TOLD;
+    e->version = version_of(result->root);
     if (result->rc == -ENOENT || result->rc == -EBUSY) {
         settle(e); /* gone, or another pod by now */
         return;
@@ -304,8 +323,12 @@ void gs_fence_saw_pod(struct gs_fence *f, const struct gs_kube_pod *pod)
         f->misses_some |= add(f, &pod->meta) == NULL;
         return;
     }
+    /* By our mark; or by the version, where a write of another came over it: late, of one who led
+     * before. */
     text = gs_kube_pairs_find(&pod->meta.annotations, GS_STR(GS_NAME_FENCE));
-    if (text != NULL && !gs_fence_is_others(f, *text))
+    if ((text != NULL && !gs_fence_is_others(f, *text)) ||
+        (e->state == STATE_TOLD && e->version != 0 &&
+         number_of(pod->meta.resource_version) >= e->version))
         settle(e);
 }
 

@@ -1,125 +1,77 @@
 /* The control plane under fire, in virtual time: pods come, finish, are evicted and force-deleted;
- * filters that no bind follows; binds that fail, whose answers are lost, or that land late; watches
- * that lag and break; a daemon that dies and one that takes over. Books and filter are the real
- * ones; API server, watch and binder are models.
+ * filters that no bind follows; binds that fail, whose answers are lost, or that are carried out at
+ * any time later; watches that lag and break; a daemon that dies and one that takes over. Books,
+ * filter, feed, binder, fence and the client of the API server are the real ones; kube-scheduler,
+ * watch, network and API server are models (control_world.c).
  *
  * After every step: no card is over-granted, summed here from the grants in the store by code of
  * this file alone; no reservation outlives its lease. After each settling: books = store.
  *
- * usage: books_model [SEED [STEPS [choice]]]; a failure prints the seed and the step. */
+ * usage: books_model [SEED [STEPS [choice|broken]]]; a failure prints the seed and the step.
+ * `broken`: the API server does not look at the resourceVersion of a Binding: this is to fail. */
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <yyjson.h>
 
+#include "base/clock.h"
+#include "control/bind.h"
 #include "control/books.h"
+#include "control/feed.h"
+#include "control/fence.h"
 #include "control/filter.h"
+#include "control_world.h"
+#include "core/list.h"
+#include "kube/config.h"
 #include "model/node.h"
 #include "vendors/registry_policy.h"
 
-#define NODES    5
-#define CARDS    4
-#define SHARES   4
-#define MEM      16000
-#define CORES    100
-#define PODS     96
 #define QUEUE    4096
 #define LEASE_MS 5000
-#define POST_MS  2000
-#define HOLD_MS  30000 /* how long a confirmed decision waits for the watch */
-#define LATE_MS                                                                                    \
-    6000            /* a busy server does what it was asked, at most: long after it was given up   \
-                     */
-#define RUN_ON 3000 /* ms that containers of a pod deleted by force run on, at most */
-#define GHOSTS 64
+#define HOLD_MS  30000 /* how long a confirmed decision waits for the watch: bind_write.c */
+#define GONE_MS  30000 /* how long one that was sent outlives its pod: convert.c, of no grace */
 
-enum bind_state { IDLE, WRITING, LOST }; /* LOST: sent, and the answer did not come */
+struct ask;
 
-/** A pod of the store, and what its scheduler and binder know of it. */
-struct pod {
-    bool is_there, is_over, is_ending, inits_done, is_running;
-    unsigned serial;
-    int cards, mem, cores, init_mem; /**< asked for; init_mem 0: no init container */
-    int node;                        /**< -1: not bound */
-    char grant[512];
-    /* the leader's */
-    int chosen; /**< by filter; -1: none */
-    enum bind_state bind;
-    bool will_bind; /**< the write lands, at: */
-    bool was_sent;  /**< a write before this one, and nobody knows how it ended */
-    long lands_ms, deadline_ms;
-    char writes[512]; /**< the grant in it */
-    int sent_node;    /**< of the write that may land */
-    char sent[512];
-};
-
-struct event {
-    bool is_node, is_gone;
-    int at;              /**< node, or slot of the pod */
-    struct pod snapshot; /**< as the store had it */
-    int n_cards;         /**< of a node: how many it registers */
-};
-
-/** One daemon: its books and its watch. */
+/** One daemon: its books, its binder and its watch. */
 struct replica {
+    struct gs_kube_client *client;
     struct gs_books *books;
+    struct gs_fence *fence;
+    struct gs_binder *binder;
+    enum gs_leader_state leads;
+    struct gs_arena arena; /**< of one object */
     struct event *queue;
     size_t n;
     bool is_broken;      /**< the watch: a new list is to come */
-    long heard_ms;       /**< everything until then is known */
+    long listed_ms;      /**< everything until then is known */
     long quiet_until_ms; /**< nothing comes, and no list is answered, until then */
     unsigned known[PODS];
+    GS_LIST(struct ask) asks; /**< not answered yet */
+};
+
+/** A bind that kube-scheduler asked for. */
+struct ask {
+    GS_LINK(struct ask) link; /**< in the replica's `asks` */
+    struct replica *replica;
+    unsigned serial;
+    int slot;
 };
 
 static struct gs_arena config;
 static struct gs_policies policies;
+static struct gs_filter_conf conf;
+static struct gs_clock_virtual clock_of_all;
+static struct gs_loop *loop;
 static struct replica replica[2];
 static int leader;
-static bool leaves_choice; /* of the node, to kube-scheduler: cards are chosen at bind */
-static struct pod store[PODS];
-static int node_cards[NODES]; /**< registered; 0: the node is not there */
+static bool leaves_choice;   /* of the node, to kube-scheduler: cards are chosen at bind */
+static long unsure_until_ms; /* some books began anew: they cannot know of ghosts */
 static struct {
-    struct pod pod;
-    long dies_ms;
-} ghost[GHOSTS];             /**< deleted by force, their containers run on */
-static long unsure_until_ms; /**< some books began anew: they cannot know of ghosts */
-static unsigned serials;
-static long now_ms = 1;
-static unsigned long step;
-static unsigned long long seed, state;
-static struct {
-    unsigned long filters, fits, binds, lost, late, relists, restarts, switches, settles, repeats,
-        ghosts;
+    unsigned long filters, fits, binds, bound, relists, restarts, switches, leads, settles, repeats;
 } count;
-
-static void die(const char *fmt, ...) GS_PRINTF(1, 2);
-static void die(const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    (void)fprintf(stderr, "seed %llu, step %lu, %ld ms: ", seed, step, now_ms);
-    (void)vfprintf(stderr, fmt, args);
-    (void)fputc('\n', stderr);
-    va_end(args);
-    exit(1);
-}
-
-static unsigned rnd(unsigned below)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (unsigned)((state >> 16) % below);
-}
-
-static bool chance(unsigned percent)
-{
-    return rnd(100) < percent;
-}
 
 /* ---- the judge: sums of the store ---- */
 
@@ -182,25 +134,26 @@ static void sums_of(int node, struct sum *taken)
 {
     memset(taken, 0, CARDS * sizeof(*taken));
     for (int i = 0; i < PODS; i++)
-        if (store[i].is_there && !store[i].is_over && store[i].node == node)
-            take_of(&store[i], taken);
+        if (world.pod[i].is_there && !world.pod[i].is_over && world.pod[i].node == node)
+            take_of(&world.pod[i], taken);
 }
 
 static void add_ghosts(int node, struct sum *taken)
 {
     for (int i = 0; i < GHOSTS; i++)
-        if (ghost[i].dies_ms > now_ms && ghost[i].pod.node == node)
-            take_of(&ghost[i].pod, taken);
+        if (world.ghost[i].dies_ms > world.now_ms && world.ghost[i].pod.node == node)
+            take_of(&world.ghost[i].pod, taken);
 }
 
 static void judge(void)
 {
+    const struct replica *r = &replica[leader];
     struct sum taken[CARDS];
     char uid[32];
 
     for (int node = 0; node < NODES; node++) {
         sums_of(node, taken);
-        if (now_ms >= unsure_until_ms)
+        if (world.now_ms >= unsure_until_ms)
             add_ghosts(node, taken);
         for (int c = 0; c < CARDS; c++)
             if (taken[c].slots > SHARES || taken[c].mem > MEM || taken[c].cores > CORES)
@@ -208,29 +161,32 @@ static void judge(void)
                     taken[c].slots, taken[c].mem, taken[c].cores);
     }
     for (int i = 0; i < PODS; i++) {
-        struct gs_books_reservation r;
+        struct gs_books_reservation held;
 
-        (void)snprintf(uid, sizeof(uid), "u%u", store[i].serial);
-        if (gs_books_reserved(replica[leader].books, gs_str_of(uid), &r) &&
-            r.until_ms <= (r.is_sent ? replica[leader].heard_ms : now_ms) &&
-            !gs_books_is_pinned(replica[leader].books, gs_str_of(uid)))
+        (void)snprintf(uid, sizeof(uid), "u%u", world.pod[i].serial);
+        if (gs_books_reserved(r->books, gs_str_of(uid), &held) &&
+            held.until_ms <= (held.is_sent ? r->listed_ms : world.now_ms) &&
+            !gs_books_is_pinned(r->books, gs_str_of(uid)))
             die("reservation of %s outlives its lease", uid);
     }
 }
 
-/* ---- the books learn ---- */
+/* ---- the daemons learn ---- */
 
 static void tell_node(struct replica *r, int node, int n_cards)
 {
-    struct gs_arena arena = {0};
     struct gs_buf text = {0};
-    struct gs_pair pair = {GS_STR("hami.io/node-nvidia-register"), {0}};
-    struct gs_pairs annotations = {&pair, 1, 1}, none = {0};
+    struct gs_pair pair[2] = {{GS_STR("hami.io/node-nvidia-register"), {0}},
+                              {GS_STR("gpuslice.io/identity"), GS_STR("prestart")}};
+    struct gs_pairs annotations = {pair, 2, 2}, none = {0};
+    struct gs_node_view view = {{0}, &annotations, &none, &none, &none};
     char name[16];
 
     (void)snprintf(name, sizeof(name), "n%d", node);
+    view.name = gs_str_of(name);
     if (n_cards == 0) {
-        gs_books_node_gone(r->books, gs_str_of(name));
+        gs_books_node_gone(r->books, view.name);
+        gs_binder_node_gone(r->binder, view.name);
         return;
     }
     gs_buf_adds(&text, "[");
@@ -240,48 +196,53 @@ static void tell_node(struct replica *r, int node, int n_cards)
                     "\"devcore\":%d,\"type\":\"A100\",\"health\":true}",
                     c > 0 ? "," : "", node, c, c, SHARES, MEM, CORES);
     gs_buf_adds(&text, "]");
-    pair.value = (struct gs_str){gs_buf_text(&text), text.n};
-    if (gs_books_node_set(
-            r->books, &(struct gs_node_view){gs_str_of(name), &annotations, &none, &none, &none},
-            NULL) != 0)
+    pair[0].value = gs_buf_str(&text);
+    if (gs_books_node_set(r->books, &view, NULL) != 0)
         die("node not taken");
+    gs_binder_saw_node(r->binder, &view, GS_STR("1"));
     gs_buf_fini(&text);
-    gs_arena_fini(&arena);
 }
 
-static void tell_pod(struct replica *r, int slot, const struct pod *p, bool is_gone)
+static void on_bound(void *arg, const struct gs_kube_pod *pod)
 {
-    static struct gs_str grants[64];
-    bool is_app[2] = {p->init_mem == 0, true};
-    char uid[32], node[16] = "";
+    gs_binder_saw_bound(((struct replica *)arg)->binder, pod);
+}
 
-    (void)snprintf(uid, sizeof(uid), "u%u", p->serial);
-    if (is_gone) {
-        gs_books_pod_deleted(r->books, gs_str_of(uid), now_ms);
-        if (r->known[slot] == p->serial)
-            r->known[slot] = 0;
-        return;
-    }
+/* As the daemon's registry and its listeners do. */
+static void tell_pod(struct replica *r, int slot, const struct pod *p)
+{
+    const struct gs_feed feed = {
+        .books = r->books, .arena = &r->arena, .arg = r, .bound = on_bound};
+    struct gs_buf text = {0};
+    struct gs_feed_pod got;
+    struct gs_err err = {0};
+    yyjson_doc *doc;
+
     r->known[slot] = p->serial;
-    if (p->node >= 0)
-        (void)snprintf(node, sizeof(node), "n%d", p->node);
-    grants[0] = gs_str_of(p->grant);
-    if (gs_books_pod_set(r->books,
-                         &(struct gs_books_pod){.uid = gs_str_of(uid),
-                                                .ns = GS_STR("ns"),
-                                                .name = gs_str_of(uid),
-                                                .node = gs_str_of(node),
-                                                .grant = grants,
-                                                .n_init = p->init_mem > 0,
-                                                .is_app = is_app,
-                                                .n_slots = p->init_mem > 0 ? 2 : 1,
-                                                .inits_done = p->inits_done,
-                                                .is_over = p->is_over,
-                                                .outlives_ms = p->is_running ? RUN_ON : 0,
-                                                .start_us = GS_BOOKS_STAYS,
-                                                .ends_us = p->is_ending ? 1 : GS_BOOKS_STAYS},
-                         NULL) != 0)
-        die("pod not taken");
+    world_put_pod(p, slot, &text);
+    doc = yyjson_read(gs_buf_text(&text), text.n, 0);
+    gs_arena_reset(&r->arena);
+    if (gs_feed_pod(&feed, yyjson_doc_get_root(doc), &got, &err) != 0)
+        die("pod not taken: %s", err.text);
+    gs_fence_saw_pod(r->fence, &got.pod);
+    yyjson_doc_free(doc);
+    gs_buf_fini(&text);
+}
+
+static void tell_gone(struct replica *r, int slot, unsigned serial, bool had_no_node)
+{
+    char uid[24], name[24];
+
+    (void)snprintf(uid, sizeof(uid), "u%u", serial);
+    (void)snprintf(name, sizeof(name), "s%d", slot);
+    if (had_no_node)
+        gs_books_pod_gone(r->books, gs_str_of(uid));
+    else
+        gs_books_pod_deleted(r->books, gs_str_of(uid), world.now_ms);
+    gs_binder_pod_gone(r->binder, GS_STR("ns"), gs_str_of(name));
+    gs_fence_pod_gone(r->fence, gs_str_of(uid));
+    if (r->known[slot] == serial)
+        r->known[slot] = 0;
 }
 
 static void list_anew(struct replica *r)
@@ -289,19 +250,18 @@ static void list_anew(struct replica *r)
     r->n = 0;
     r->is_broken = false;
     r->quiet_until_ms = 0;
-    r->heard_ms = now_ms;
-    unsure_until_ms = now_ms + RUN_ON;
+    r->listed_ms = world.now_ms;
+    unsure_until_ms = world.now_ms + RUN_ON;
     count.relists++;
     for (int node = 0; node < NODES; node++)
-        tell_node(r, node, node_cards[node]);
+        tell_node(r, node, world.node_cards[node]);
     for (int i = 0; i < PODS; i++) {
-        if (r->known[i] != 0 && (!store[i].is_there || store[i].serial != r->known[i])) {
-            struct pod gone = {.serial = r->known[i]};
+        const struct pod *p = &world.pod[i];
 
-            tell_pod(r, i, &gone, true);
-        }
-        if (store[i].is_there)
-            tell_pod(r, i, &store[i], false);
+        if (r->known[i] != 0 && (!p->is_there || p->serial != r->known[i]))
+            tell_gone(r, i, r->known[i], false);
+        if (p->is_there)
+            tell_pod(r, i, p);
     }
 }
 
@@ -309,20 +269,20 @@ static void deliver(struct replica *r, size_t n)
 {
     size_t told = 0;
 
-    if (r->is_broken || now_ms < r->quiet_until_ms)
+    if (r->is_broken || world.now_ms < r->quiet_until_ms)
         return;
     for (; told < n && told < r->n; told++) {
         const struct event *e = &r->queue[told];
 
         if (e->is_node)
             tell_node(r, e->at, e->n_cards);
+        else if (e->is_gone)
+            tell_gone(r, e->at, e->snapshot.serial, e->snapshot.node < 0);
         else
-            tell_pod(r, e->at, &e->snapshot, e->is_gone);
+            tell_pod(r, e->at, &e->snapshot);
     }
     r->n -= told;
     memmove(r->queue, r->queue + told, r->n * sizeof(*r->queue));
-    if (r->n == 0)
-        r->heard_ms = now_ms;
 }
 
 static void publish(const struct event *e)
@@ -337,76 +297,7 @@ static void publish(const struct event *e)
     }
 }
 
-static void changed(int slot, bool is_gone)
-{
-    publish(&(struct event){.at = slot, .is_gone = is_gone, .snapshot = store[slot]});
-}
-
-/* ---- API server ---- */
-
-static void land(struct pod *p)
-{
-    p->will_bind = false;
-    if (!p->is_there || p->node >= 0)
-        return; /* refused: gone, or bound already */
-    p->node = p->sent_node;
-    memcpy(p->grant, p->sent, sizeof(p->grant));
-    changed((int)(p - store), false);
-}
-
-static void land_late_writes(void)
-{
-    for (int i = 0; i < PODS; i++)
-        if (store[i].will_bind && store[i].lands_ms <= now_ms) {
-            count.late++;
-            land(&store[i]);
-        }
-}
-
-static void create(struct pod *p)
-{
-    *p = (struct pod){.is_there = true,
-                      .serial = ++serials,
-                      .cards = 1 + (int)rnd(8) / 6,
-                      .mem = 500 * (1 + (int)rnd(20)),
-                      .cores = chance(10) ? 100 : (int)rnd(60),
-                      .init_mem = chance(20) ? 500 * (1 + (int)rnd(30)) : 0,
-                      .node = -1,
-                      .chosen = -1};
-    changed((int)(p - store), false);
-}
-
-/* The kubelet has ended its containers. */
-static void stop(struct pod *p)
-{
-    if (!p->is_running)
-        return;
-    p->is_running = false;
-    changed((int)(p - store), false);
-}
-
-/* By force: what runs of it runs on for a while. */
-static void kill_pod(struct pod *p)
-{
-    for (int i = 0; i < GHOSTS && p->is_running && !p->is_over; i++)
-        if (ghost[i].dies_ms <= now_ms) {
-            ghost[i].pod = *p;
-            ghost[i].dies_ms = now_ms + 1 + (long)rnd(RUN_ON - 1);
-            count.ghosts++;
-            break;
-        }
-    p->is_there = false;
-    changed((int)(p - store), true);
-}
-
-static void destroy(struct pod *p)
-{
-    stop(p);
-    p->is_there = false;
-    changed((int)(p - store), true);
-}
-
-/* ---- scheduler and binder of the leader ---- */
+/* ---- kube-scheduler ---- */
 
 static struct gs_str uid_of(const struct pod *p)
 {
@@ -416,53 +307,38 @@ static struct gs_str uid_of(const struct pod *p)
     return gs_str_of(text);
 }
 
-static void write_body(const struct pod *p, struct gs_buf *body)
+static void draw_conf(void)
 {
-    gs_buf_addf(body,
-                "{\"Pod\":{\"metadata\":{\"name\":\"u%u\",\"namespace\":\"ns\",\"uid\":\"u%u\"},"
-                "\"spec\":{",
-                p->serial, p->serial);
-    if (p->init_mem > 0)
-        gs_buf_addf(body,
-                    "\"initContainers\":[{\"name\":\"i\",\"resources\":{\"limits\":{"
-                    "\"nvidia.com/gpu\":1,\"nvidia.com/gpumem\":%d,\"nvidia.com/gpucores\":%d}}}],",
-                    p->init_mem, p->cores);
-    gs_buf_addf(body,
-                "\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":{\"nvidia.com/gpu\":%d,"
-                "\"nvidia.com/gpumem\":%d,\"nvidia.com/gpucores\":%d}}}]}},\"NodeNames\":[",
-                p->cards, p->mem, p->cores);
-    for (int node = 0, first = (int)rnd(NODES); node < NODES; node++)
-        gs_buf_addf(body, "%s\"n%d\"", node > 0 ? "," : "", (first + node) % NODES);
-    gs_buf_adds(body, "]}");
+    conf.device_policy = chance(50) ? GS_STR("spread") : GS_STR("binpack");
+    conf.node_policy = chance(50) ? GS_STR("spread") : GS_STR("binpack");
 }
 
-static struct gs_filter_conf conf_of(void)
-{
-    return (struct gs_filter_conf){.device_policy =
-                                       chance(50) ? GS_STR("spread") : GS_STR("binpack"),
-                                   .node_policy = chance(50) ? GS_STR("spread") : GS_STR("binpack"),
-                                   .leaves_node_choice = leaves_choice,
-                                   .lease_ms = LEASE_MS};
-}
-
+/* What its own cache shows of a pod may be old; here it is old where the resourceVersion is. */
 static void filter(struct pod *p)
 {
     struct gs_arena arena = {0};
-    struct gs_filter_conf conf = conf_of();
     struct gs_filter_env env = {.books = replica[leader].books,
                                 .conf = &conf,
-                                .now = {now_ms * 1000000L, now_ms},
+                                .now = {world.now_ms * 1000000L, world.now_ms},
                                 .arena = &arena};
     struct gs_filter_note note;
     struct gs_buf body = {0};
+    struct pod seen = *p;
     yyjson_doc *doc;
     yyjson_val *names;
     char *text;
     size_t n;
 
-    write_body(p, &body);
+    draw_conf();
+    seen.version -= chance(10);
+    gs_buf_adds(&body, "{\"Pod\":");
+    world_put_pod(&seen, (int)(p - world.pod), &body);
+    gs_buf_adds(&body, ",\"NodeNames\":[");
+    for (int node = 0, first = (int)rnd(NODES); node < NODES; node++)
+        gs_buf_addf(&body, "%s\"n%d\"", node > 0 ? "," : "", (first + node) % NODES);
+    gs_buf_adds(&body, "]}");
     count.filters++;
-    if (gs_filter(&env, (struct gs_str){body.p, body.n}, &text, &n, &note) != 0)
+    if (gs_filter(&env, gs_buf_str(&body), &text, &n, &note) != 0)
         die("no answer");
     doc = yyjson_read(text, n, 0);
     names = yyjson_obj_get(yyjson_doc_get_root(doc), "NodeNames");
@@ -479,155 +355,140 @@ static void filter(struct pod *p)
     gs_arena_fini(&arena);
 }
 
-static bool copy_decision(struct pod *p)
+static void on_told(void *arg, const char *error)
 {
-    struct gs_books_reservation r;
-    char node[16];
+    struct ask ask = *(struct ask *)arg;
+    struct pod *p = &world.pod[ask.slot];
 
-    (void)snprintf(node, sizeof(node), "n%d", p->chosen);
-    if (!gs_books_reserved(replica[leader].books, uid_of(p), &r) || !gs_str_eq_c(r.node, node))
-        return false;
-    for (size_t i = 0; i < r.annotations.n; i++)
-        if (gs_str_eq(r.annotations.at[i].key, GS_STR("hami.io/vgpu-devices-allocated")))
-            (void)snprintf(p->writes, sizeof(p->writes), "%.*s", (int)r.annotations.at[i].value.n,
-                           r.annotations.at[i].value.p);
-    return true;
-}
-
-/* Its reservation expired before the bind came: the pod is read, and decided for this node. */
-static bool decide_at_bind(struct pod *p)
-{
-    struct gs_arena arena = {0};
-    struct gs_filter_conf conf = conf_of();
-    struct gs_filter_env env = {.books = replica[leader].books,
-                                .conf = &conf,
-                                .now = {now_ms * 1000000L, now_ms},
-                                .arena = &arena};
-    char number[3][16], node[16], uid[32];
-    struct gs_pair limit[3] = {{GS_STR("nvidia.com/gpu"), {0}},
-                               {GS_STR("nvidia.com/gpumem"), {0}},
-                               {GS_STR("nvidia.com/gpucores"), {0}}};
-    struct gs_container c = {.name = GS_STR("c"), .limits = {limit, 3, 3}};
-    struct gs_pod pod = {.arena = &arena, .ns = GS_STR("ns"), .container = &c, .n_containers = 1};
-    const int value[3] = {p->cards, p->mem, p->cores};
-    int rc;
-
-    if (p->node >= 0 || p->init_mem > 0)
-        return false;
-    for (int i = 0; i < 3; i++) {
-        (void)snprintf(number[i], sizeof(number[i]), "%d", value[i]);
-        limit[i].value = gs_str_of(number[i]);
+    GS_LIST_REMOVE(&ask.replica->asks, (struct ask *)arg, link);
+    free(arg);
+    if (p->serial != ask.serial)
+        return;
+    p->is_binding = false;
+    if (error[0] != '\0') {
+        p->chosen = -1;
+        return;
     }
-    (void)snprintf(uid, sizeof(uid), "u%u", p->serial);
-    (void)snprintf(node, sizeof(node), "n%d", p->chosen);
-    pod.uid = pod.name = gs_str_of(uid);
-    rc = gs_filter_reserve(&env, &pod, 0, gs_str_of(node), NULL);
-    gs_arena_fini(&arena);
-    return rc == 0 && copy_decision(p);
+    count.bound++;
+    if (p->is_there && p->node < 0)
+        die("u%u is said to be bound", p->serial);
 }
 
 static void bind(struct pod *p)
 {
-    struct gs_books *books = replica[leader].books;
-    unsigned fate = rnd(100);
+    struct replica *r = &replica[leader];
+    struct ask *ask = calloc(1, sizeof(*ask));
+    char node[16], name[16];
 
-    if (!copy_decision(p) && !decide_at_bind(p)) {
-        p->chosen = -1;
-        return;
-    }
+    if (ask == NULL)
+        die("no memory");
+    draw_conf();
+    (void)snprintf(node, sizeof(node), "n%d", p->chosen);
+    (void)snprintf(name, sizeof(name), "s%d", (int)(p - world.pod));
+    *ask = (struct ask){.replica = r, .serial = p->serial, .slot = (int)(p - world.pod)};
     count.binds++;
-    if (!p->will_bind) { /* one that may land yet is of the same decision */
-        p->sent_node = p->chosen;
-        memcpy(p->sent, p->writes, sizeof(p->sent));
-    } else if (p->sent_node != p->chosen || strcmp(p->sent, p->writes) != 0) {
-        die("a write of u%u may land yet, and another decision is sent", p->serial);
-    }
-    gs_books_pin(books, uid_of(p), true);
-    gs_books_prolong(books, uid_of(p), now_ms + POST_MS + HOLD_MS);
-    p->deadline_ms = now_ms + POST_MS;
-    if (fate < 70) { /* taken, and answered */
-        land(p);
-        p->bind = WRITING;
-    } else if (fate < 80) { /* refused, and answered */
-        p->bind = WRITING;
-    } else { /* the answer is lost; taken at once, later, or never */
-        count.lost++;
-        p->bind = LOST;
-        if (fate < 87)
-            land(p);
-        if (!p->will_bind && fate >= 87 && fate < 95) {
-            p->will_bind = true;
-            p->lands_ms = now_ms + (long)rnd(LATE_MS);
-        }
-    }
-}
-
-/* The binder learns how its write ended: from the answer, or by reading the pod after the deadline.
- */
-static void conclude(struct pod *p)
-{
-    struct gs_books *books = replica[leader].books;
-    bool is_bound = p->is_there && p->node >= 0;
-
-    if (p->bind == IDLE || (p->bind == LOST && !is_bound && now_ms <= p->deadline_ms))
+    if (gs_binder_bind(r->binder,
+                       &(struct gs_extender_binding){gs_str_of(name), GS_STR("ns"), uid_of(p),
+                                                     gs_str_of(node)},
+                       on_told, ask, NULL) == 0) {
+        GS_LIST_PUSH(&r->asks, ask, link);
+        p->is_binding = true;
         return;
-    p->was_sent |= p->bind == LOST;
-    p->bind = IDLE;
-    gs_books_pin(books, uid_of(p), false);
-    if (is_bound || !p->is_there || p->was_sent) { /* gone: it may have run; or may land yet */
-        gs_books_prolong(books, uid_of(p), now_ms + HOLD_MS);
-    } else {
-        (void)gs_books_release(books, uid_of(p));
-        p->chosen = -1;
     }
+    free(ask);
+    p->chosen = -1;
 }
 
-/* kube-scheduler asks again for a pod whose bind it has no answer to. */
+/* kube-scheduler asks again for a pod whose bind it has no answer to, or that is bound. */
 static void ask_again(struct pod *p)
 {
     int before = p->chosen;
 
-    if ((p->bind != LOST && p->node < 0) || p->is_over)
-        return;
     filter(p);
     count.repeats++;
-    if (p->chosen >= 0 && p->chosen != (p->node >= 0 ? p->node : before))
-        die("a pod that is bound, or may be, to node %d is given another: %d",
-            p->node >= 0 ? p->node : before, p->chosen);
-    p->chosen = before;
+    if (p->node >= 0 && p->chosen >= 0 && p->chosen != p->node &&
+        replica[leader].leads == GS_LEADER_YES)
+        die("u%u is bound to node %d and given node %d", p->serial, p->node, p->chosen);
+    p->is_binding = false;
+    p->chosen = p->node < 0 ? p->chosen : before;
 }
 
 /* ---- daemons ---- */
 
+static enum gs_leader_state leads(void *arg)
+{
+    return ((const struct replica *)arg)->leads;
+}
+
+/* What was decided before is void: it was decided on books that the one before us still wrote in.
+ */
+static void on_fenced(void *arg)
+{
+    struct replica *r = arg;
+
+    if (r->leads != GS_LEADER_NOT_YET)
+        return;
+    count.leads++;
+    r->leads = GS_LEADER_YES;
+    gs_books_void(r->books);
+    gs_binder_go(r->binder);
+}
+
+static void stop(struct replica *r)
+{
+    r->binder = gs_binder_free(r->binder);
+    r->fence = gs_fence_free(r->fence);
+    r->client = gs_kube_client_free(r->client);
+    r->books = gs_books_free(r->books);
+    while (r->asks.first != NULL) {
+        struct ask *ask = r->asks.first;
+
+        GS_LIST_REMOVE(&r->asks, ask, link);
+        free(ask);
+    }
+    r->leads = GS_LEADER_NO;
+    memset(r->known, 0, sizeof(r->known));
+}
+
 static void start(struct replica *r)
 {
-    r->books = gs_books_free(r->books);
-    memset(r->known, 0, sizeof(r->known));
-    if (gs_books_new(&policies, &r->books) != 0)
-        die("no books");
+    struct gs_kube_config kube = {.server = "http://api", .ns = "ns"};
+
+    if (gs_kube_client_new(&kube, loop, &(struct gs_kube_client_opt){.seed = 1 + rnd(1000000)},
+                           &r->client, NULL) != 0 ||
+        gs_books_new(&policies, &r->books) != 0 ||
+        gs_fence_new(r->client, r->books,
+                     &(struct gs_fence_opt){.filter = &conf, .done = on_fenced, .arg = r},
+                     &r->fence) != 0 ||
+        gs_binder_new(r->client, r->books,
+                      &(struct gs_binder_opt){.filter = &conf,
+                                              .fence = r->fence,
+                                              .lock_timeout_ms = 300000,
+                                              .lock_retry_ms = 28000,
+                                              .leads = leads,
+                                              .arg = r},
+                      &r->binder) != 0)
+        die("no daemon");
     list_anew(r);
 }
 
-/* Whoever grants next has let the writes under way end, and reads the store before. */
+/* At once: nothing that the one before has sent is waited for. */
 static void begin_to_lead(void)
 {
-    list_anew(&replica[leader]);
-    /* decided on books that the one before still wrote in: void, as in the daemon */
-    gs_books_void(replica[leader].books);
-    for (int i = 0; i < PODS; i++) {
-        store[i].chosen = store[i].node >= 0 ? store[i].node : -1;
-        store[i].was_sent = false;
-    }
+    struct replica *r = &replica[leader];
+
+    r->leads = GS_LEADER_NOT_YET;
+    list_anew(r);
+    gs_fence_begin(r->fence);
 }
 
-/* SIGKILL: books and binder are gone, what was sent may land yet. */
+/* SIGKILL: books and binder are gone, what was sent is with the server. */
 static void restart(void)
 {
     count.restarts++;
+    stop(&replica[leader]);
     for (int i = 0; i < PODS; i++)
-        store[i].bind = IDLE;
-    now_ms += LATE_MS + 1;
-    land_late_writes();
+        world.pod[i].is_binding = false;
     start(&replica[leader]);
     begin_to_lead();
 }
@@ -636,51 +497,90 @@ static void restart(void)
 static void switch_over(void)
 {
     count.switches++;
-    now_ms += LATE_MS + 1;
-    land_late_writes();
-    for (int i = 0; i < PODS; i++)
-        conclude(&store[i]);
+    replica[leader].leads = GS_LEADER_NO;
+    gs_fence_stop(replica[leader].fence);
     leader = 1 - leader;
     begin_to_lead();
+}
+
+static void run_loop(void)
+{
+    while (gs_loop_step(loop, 0) > 0) {
+    }
+}
+
+static void pass(long ms)
+{
+    world.now_ms += ms;
+    gs_clock_virtual_advance(&clock_of_all, (uint64_t)ms * GS_CLOCK_MS);
+    run_loop();
+}
+
+static void expire(void)
+{
+    for (int k = 0; k < 2; k++)
+        (void)gs_books_expire(replica[k].books, world.now_ms, replica[k].listed_ms);
+}
+
+/* Everything is answered, told and over. */
+static void calm_down(void)
+{
+    struct replica *r = &replica[leader];
+    struct gs_binder_stats stats;
+
+    for (int i = 0; i < 100000; i++) {
+        bool any = world_drain();
+
+        run_loop();
+        r->quiet_until_ms = 0;
+        if (r->is_broken)
+            list_anew(r);
+        deliver(r, SIZE_MAX);
+        run_loop();
+        gs_binder_stats(r->binder, &stats);
+        if (!any && stats.under_way == 0 && r->leads == GS_LEADER_YES)
+            return;
+        if (!any)
+            pass(100);
+    }
+    die("does not come to rest: %zu binds, leads %d", stats.under_way, (int)r->leads);
+}
+
+static void compare(int node)
+{
+    const struct gs_node *view;
+    struct sum taken[CARDS];
+    char card[32], name[16];
+
+    (void)snprintf(name, sizeof(name), "n%d", node);
+    view = gs_books_node(replica[leader].books, gs_str_of(name));
+    sums_of(node, taken);
+    if ((view != NULL ? (int)view->n_dev : 0) != world.node_cards[node])
+        die("node %d has %zu cards", node, view != NULL ? view->n_dev : 0);
+    for (int c = 0; c < world.node_cards[node]; c++) {
+        (void)snprintf(card, sizeof(card), "gpu-%d-%d", node, c);
+        if (!gs_str_eq_c(view->dev[c].id, card) || view->use[c].slots != taken[c].slots ||
+            view->use[c].mem_mib != taken[c].mem || view->use[c].cores != taken[c].cores)
+            die("books of %s: %d shares, %d MiB, %d cores; store: %d, %d, %d", card,
+                view->use[c].slots, view->use[c].mem_mib, view->use[c].cores, taken[c].slots,
+                taken[c].mem, taken[c].cores);
+    }
 }
 
 static void settle(void)
 {
     struct replica *r = &replica[leader];
-    struct sum taken[CARDS];
-    char card[32], name[16];
 
     count.settles++;
-    now_ms += LATE_MS + 1;
-    land_late_writes();
-    for (int i = 0; i < PODS; i++)
-        conclude(&store[i]);
-    r->quiet_until_ms = 0;
-    if (r->is_broken)
-        list_anew(r);
-    deliver(r, SIZE_MAX);
-    now_ms += POST_MS + HOLD_MS + LEASE_MS + 1;
-    deliver(r, SIZE_MAX);
-    (void)gs_books_expire(r->books, now_ms, r->heard_ms);
+    calm_down();
+    pass(HOLD_MS + GONE_MS + LEASE_MS + 1);
+    if (gs_books_is_overdue(r->books, world.now_ms))
+        list_anew(r); /* as the daemon's housekeeping asks for */
+    expire();
     if (gs_books_counts(r->books).reservations != 0)
         die("%zu reservations are left", gs_books_counts(r->books).reservations);
-    for (int node = 0; node < NODES; node++) {
-        const struct gs_node *view;
-
-        (void)snprintf(name, sizeof(name), "n%d", node);
-        view = gs_books_node(r->books, gs_str_of(name));
-        sums_of(node, taken);
-        if ((view != NULL ? (int)view->n_dev : 0) != node_cards[node])
-            die("node %d has %zu cards", node, view != NULL ? view->n_dev : 0);
-        for (int c = 0; c < node_cards[node]; c++) {
-            (void)snprintf(card, sizeof(card), "gpu-%d-%d", node, c);
-            if (!gs_str_eq_c(view->dev[c].id, card) || view->use[c].slots != taken[c].slots ||
-                view->use[c].mem_mib != taken[c].mem || view->use[c].cores != taken[c].cores)
-                die("books of %s: %d shares, %d MiB, %d cores; store: %d, %d, %d", card,
-                    view->use[c].slots, view->use[c].mem_mib, view->use[c].cores, taken[c].slots,
-                    taken[c].mem, taken[c].cores);
-        }
-    }
+    for (int node = 0; node < NODES; node++)
+        compare(node);
 }
 
 /* ---- steps ---- */
@@ -690,28 +590,30 @@ static void on_pod(struct pod *p)
     unsigned what = rnd(100);
 
     if (!p->is_there) {
-        if (p->bind == IDLE && !p->will_bind)
-            create(p);
+        world_create(p);
     } else if (what < 4) {
-        kill_pod(p);
+        world_kill(p);
     } else if (what < 7) {
         p->is_ending = true; /* evicted: gone later */
-        changed((int)(p - store), false);
+        world_changed(p, false);
     } else if (p->is_ending && what < 30) {
-        destroy(p);
+        world_destroy(p);
     } else if (p->node >= 0 && !p->is_running && !p->is_over && what < 20) {
         p->is_running = true;
-        changed((int)(p - store), false);
+        world_changed(p, false);
     } else if (p->node >= 0 && what < 14) {
         p->is_over = true;
         p->is_running = false;
-        changed((int)(p - store), false);
+        world_changed(p, false);
     } else if (p->node >= 0 && what < 25 && p->init_mem > 0 && !p->inits_done) {
         p->inits_done = true;
-        changed((int)(p - store), false);
-    } else if ((p->node >= 0 || p->bind == LOST) && what < 40) {
-        ask_again(p);
-    } else if (p->node < 0 && p->bind == IDLE && !p->is_ending) {
+        world_changed(p, false);
+    } else if ((p->node >= 0 || p->is_binding) && what < 40) {
+        if (!p->is_over)
+            ask_again(p);
+    } else if (p->node < 0 && what < 12) {
+        world_changed(p, false); /* its status, say */
+    } else if (p->node < 0 && !p->is_binding && !p->is_ending) {
         if (p->chosen < 0 || chance(10))
             filter(p);
         else if (chance(85))
@@ -723,15 +625,26 @@ static void on_node(void)
 {
     int node = (int)rnd(NODES);
 
-    node_cards[node] = chance(30) ? (int)rnd(CARDS + 1) : CARDS;
-    publish(&(struct event){.is_node = true, .at = node, .n_cards = node_cards[node]});
+    world.node_cards[node] = chance(30) ? (int)rnd(CARDS + 1) : CARDS;
+    publish(&(struct event){.is_node = true, .at = node, .n_cards = world.node_cards[node]});
 }
 
 /* The watch breaks, or hangs; often for longer than a confirmed decision is held. */
 static void go_quiet(struct replica *r)
 {
     r->is_broken = r->is_broken || chance(50);
-    r->quiet_until_ms = now_ms + (long)rnd(3 * HOLD_MS);
+    r->quiet_until_ms = world.now_ms + (long)rnd(3 * HOLD_MS);
+}
+
+static void list_where_due(void)
+{
+    for (int k = 0; k < 2; k++) {
+        struct replica *r = &replica[k];
+
+        if (world.now_ms >= r->quiet_until_ms &&
+            (r->is_broken || gs_books_is_overdue(r->books, world.now_ms)))
+            list_anew(r);
+    }
 }
 
 static void one_step(void)
@@ -740,32 +653,51 @@ static void one_step(void)
 
     if (what >= 960 && what < 966 && chance(95))
         what = 900; /* seldom: a gap in the watch is to last for longer than a decision is held */
-    if (what < 600)
-        on_pod(&store[rnd(PODS)]);
+    if (what < 500)
+        on_pod(&world.pod[rnd(PODS)]);
     else if (what < 720)
-        conclude(&store[rnd(PODS)]);
+        world_serve();
     else if (what < 850)
         deliver(&replica[rnd(2)], 1 + rnd(8));
     else if (what < 940)
-        now_ms += rnd(400);
+        pass((long)rnd(400));
     else if (what < 950)
         on_node();
     else if (what < 953)
         go_quiet(&replica[rnd(2)]);
     else if (what < 960)
-        for (int k = 0; k < 2; k++) {
-            if (replica[k].is_broken && now_ms >= replica[k].quiet_until_ms)
-                list_anew(&replica[k]);
-        }
+        list_where_due();
     else if (what < 962)
         restart();
     else if (what < 964)
         switch_over();
     else if (what < 966)
         settle();
-    land_late_writes();
-    for (int k = 0; k < 2; k++)
-        (void)gs_books_expire(replica[k].books, now_ms, replica[k].heard_ms);
+    else
+        world_serve();
+    run_loop();
+    expire();
+}
+
+static void set_up(void)
+{
+    gs_clock_virtual_init(&clock_of_all, 1700000000ull * GS_CLOCK_S, false);
+    clock_of_all.mono_ns = (uint64_t)world.now_ms * GS_CLOCK_MS;
+    conf = (struct gs_filter_conf){.leaves_node_choice = leaves_choice, .lease_ms = LEASE_MS};
+    draw_conf();
+    world.publish = publish;
+    if (gs_registry_policy[0]->make(NULL, false, &config, &policies, NULL) != 0 ||
+        gs_loop_new(&clock_of_all.clock, &loop) != 0)
+        die("no policy or no loop");
+    for (int node = 0; node < NODES; node++)
+        world.node_cards[node] = CARDS;
+    for (int k = 0; k < 2; k++) {
+        replica[k].queue = calloc(QUEUE, sizeof(*replica[k].queue));
+        if (replica[k].queue == NULL)
+            die("no memory");
+        start(&replica[k]);
+    }
+    begin_to_lead();
 }
 
 int main(int argc, char **argv)
@@ -773,34 +705,32 @@ int main(int argc, char **argv)
     const char *env = getenv("GS_SEED");
     unsigned long steps = argc > 2 ? strtoul(argv[2], NULL, 10) : 200000;
 
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : env != NULL ? strtoull(env, NULL, 10) : 1;
+    world.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : env != NULL ? strtoull(env, NULL, 10) : 1;
     leaves_choice = argc > 3 && strcmp(argv[3], "choice") == 0;
-    state = seed * 0x9e3779b97f4a7c15u + 1;
-    if (gs_registry_policy[0]->make(NULL, false, &config, &policies, NULL) != 0)
-        die("no policy");
-    for (int node = 0; node < NODES; node++)
-        node_cards[node] = CARDS;
-    for (int k = 0; k < 2; k++) {
-        replica[k].queue = calloc(QUEUE, sizeof(*replica[k].queue));
-        if (replica[k].queue == NULL)
-            die("no memory");
-        start(&replica[k]);
-    }
-    for (step = 0; step < steps; step++) {
+    world.ignores_versions = argc > 3 && strcmp(argv[3], "broken") == 0;
+    world.state = world.seed * 0x9e3779b97f4a7c15u + 1;
+    set_up();
+    for (; world.step < steps; world.step++) {
         one_step();
         judge();
     }
     settle();
     for (int k = 0; k < 2; k++) {
-        gs_books_free(replica[k].books);
+        stop(&replica[k]);
+        gs_arena_fini(&replica[k].arena);
         free(replica[k].queue);
     }
+    while (world_drain()) {
+    }
+    gs_loop_free(loop);
     gs_arena_fini(&config);
-    (void)printf("seed %llu: %lu steps, %lu filters (%lu found room), %lu binds (%lu answers lost, "
-                 "%lu writes late), %lu asked again while bound, %lu deleted by force while "
-                 "running, %lu lists, %lu restarts, %lu switches, %lu settled\n",
-                 seed, steps, count.filters, count.fits, count.binds, count.lost, count.late,
-                 count.repeats, count.ghosts, count.relists, count.restarts, count.switches,
-                 count.settles);
+    (void)printf("seed %llu: %lu steps, %lu filters (%lu found room), %lu binds (%lu told done), "
+                 "%lu calls (%lu answers lost, %lu lies, %lu done late), %lu asked again, "
+                 "%lu deleted by force while running, %lu lists, %lu restarts, %lu switches "
+                 "(%lu led), %lu settled\n",
+                 world.seed, steps, count.filters, count.fits, count.binds, count.bound,
+                 world.count.calls, world.count.lost, world.count.lies, world.count.late,
+                 count.repeats, world.count.ghosts, count.relists, count.restarts, count.switches,
+                 count.leads, count.settles);
     return 0;
 }

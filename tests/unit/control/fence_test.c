@@ -185,6 +185,25 @@ static void watch_tells_the_end(void **state)
     assert_true(gs_fence_is_others(f->fence, GS_STR("")));
 }
 
+/* A write of one who led before came late, over ours, and the watch had a gap. */
+static void mark_of_another_over_ours(void **state)
+{
+    struct fixture *f = *state;
+    char mark[64];
+
+    waits(f, "a");
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    fake_answer(written(f, "a", mark), 200, "{\"metadata\":{\"resourceVersion\":\"20\"}}", -1);
+    saw(f, "a", GPU, "", ",\"resourceVersion\":\"19\"");
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 0);
+    saw(f, "a", GPU, "",
+        ",\"resourceVersion\":\"21\",\"annotations\":{\"gpuslice.io/fence\":\"5f-0.1\"}");
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 1);
+}
+
 /* Bound or gone: no Binding can follow, and the books know. */
 static void other_ends(void **state)
 {
@@ -302,10 +321,15 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        T(nobody_waits),           T(who_waits),
-        T(watch_tells_the_end),    T(other_ends),
-        T(failure_is_tried_again), T(refused_pod_takes_time),
-        T(a_few_at_a_time),        T(lead_lost_and_won),
+        T(nobody_waits),
+        T(who_waits),
+        T(watch_tells_the_end),
+        T(other_ends),
+        T(failure_is_tried_again),
+        T(refused_pod_takes_time),
+        T(a_few_at_a_time),
+        T(lead_lost_and_won),
+        T(mark_of_another_over_ours),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
