@@ -1,6 +1,8 @@
 #pragma once
 /* Insides of the binder, shared by its files: bind.c (life of a bind), bind_lock.c (node locks),
- * bind_write.c (the Binding and how it ended). */
+ * bind_write.c (the Binding and how it ended). They call each other in a circle, for a bind goes
+ * from one to the next and back, and may end in each: stages of one life, told apart by
+ * gs_bind_step. */
 
 #include "base/arena.h"
 #include "base/map.h"

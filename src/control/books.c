@@ -24,42 +24,6 @@ const struct gs_policies *gs_books_policies(const struct gs_books *books)
     return books->policies;
 }
 
-static void free_part(struct gs_books_part *part)
-{
-    gs_arena_fini(&part->arena);
-    free(part);
-}
-
-static void free_parts(struct gs_books_node_entry *node)
-{
-    while (node->part != NULL) {
-        struct gs_books_part *part = node->part;
-
-        node->part = part->next;
-        free_part(part);
-    }
-}
-
-static void free_node(struct gs_books_node_entry *node)
-{
-    free_parts(node);
-    gs_arena_fini(&node->notes_arena);
-    free(node->view_block);
-    free(node->tenant);
-    free(node);
-}
-
-static void free_ns(struct gs_books_ns_entry *ns)
-{
-    while (ns->quota != NULL) {
-        struct gs_books_quota_entry *quota = ns->quota;
-
-        ns->quota = quota->next;
-        free(quota);
-    }
-    free(ns);
-}
-
 struct gs_books *gs_books_free(struct gs_books *books)
 {
     size_t pos = 0;
@@ -70,9 +34,9 @@ struct gs_books *gs_books_free(struct gs_books *books)
     while ((entry = gs_map_next(&books->pods, &pos)) != NULL)
         free(entry);
     for (pos = 0; (entry = gs_map_next(&books->nodes, &pos)) != NULL;)
-        free_node(entry);
+        gs_books_free_node(entry);
     for (pos = 0; (entry = gs_map_next(&books->namespaces, &pos)) != NULL;)
-        free_ns(entry);
+        gs_books_free_ns(entry);
     for (pos = 0; (entry = gs_map_next(&books->holds, &pos)) != NULL;)
         free(entry);
     gs_map_fini(&books->pods);
@@ -85,73 +49,12 @@ struct gs_books *gs_books_free(struct gs_books *books)
     return NULL;
 }
 
-/* ---- entries by name: made when first spoken of, gone when nothing speaks of them ---- */
-
-struct gs_books_node_entry *gs_books_node_entry(struct gs_books *books, struct gs_str name)
-{
-    struct gs_books_node_entry *node = gs_map_find(&books->nodes, name);
-    char *text;
-
-    if (node != NULL)
-        return node;
-    node = calloc(1, sizeof(*node) + name.n + 1);
-    if (node == NULL)
-        return NULL;
-    text = node->name_text;
-    node->node.name = gs_str_keep(name, &text);
-    if (gs_map_set(&books->nodes, node->node.name, node) < 0) {
-        free_node(node);
-        return NULL;
-    }
-    return node;
-}
-
-void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_entry *node)
-{
-    if (node == NULL || node->is_there || node->n_pods > 0)
-        return;
-    gs_books_unmark(books, node);
-    (void)gs_map_remove(&books->nodes, node->node.name);
-    books->is_unsorted = true;
-    free_node(node);
-}
-
-struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_str name)
-{
-    struct gs_books_ns_entry *ns = gs_map_find(&books->namespaces, name);
-    size_t n = books->policies->n;
-    char *text;
-
-    if (ns != NULL)
-        return ns;
-    ns = calloc(1, sizeof(*ns) + 2 * n * sizeof(*ns->sums) + name.n + 1);
-    if (ns == NULL)
-        return NULL;
-    ns->mem_used = ns->sums;
-    ns->core_used = ns->sums + n;
-    text = (char *)(ns->sums + 2 * n);
-    ns->name = gs_str_keep(name, &text);
-    if (gs_map_set(&books->namespaces, ns->name, ns) < 0) {
-        free_ns(ns);
-        return NULL;
-    }
-    return ns;
-}
-
-void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry *ns)
-{
-    if (ns == NULL || ns->n_pods > 0 || ns->quota != NULL)
-        return;
-    (void)gs_map_remove(&books->namespaces, ns->name);
-    free_ns(ns);
-}
-
 /* ---- nodes ---- */
 
 /* Nothing is known of the node's devices. */
 static void forget_devices(struct gs_books *books, struct gs_books_node_entry *node)
 {
-    free_parts(node);
+    gs_books_free_parts(node);
     books->n_devices -= node->node.n_dev;
     books->is_unsorted |= node->node.n_dev > 0;
     node->node = (struct gs_node){.name = node->node.name};
@@ -217,11 +120,11 @@ static int read_part(struct gs_books *books, const struct gs_node_view *view, ui
     part->policy = policy;
     rc = gs_node_read(p, view, &part->arena, &part->dev, &part->group, err);
     if (rc < 0 && rc != -ENOENT) {
-        free_part(part); /* unreadable: what was known holds */
+        gs_books_free_part(part); /* unreadable: what was known holds */
         return rc;
     }
     if (rc == -ENOENT || part->group.n == 0) {
-        free_part(part);
+        gs_books_free_part(part);
         part = NULL;
     } else {
         part->is_muted = old != NULL && old->is_muted;
@@ -231,7 +134,7 @@ static int read_part(struct gs_books *books, const struct gs_node_view *view, ui
     if (part == NULL && old != NULL)
         *at = old->next;
     if (old != NULL)
-        free_part(old);
+        gs_books_free_part(old);
     return part != NULL || old != NULL;
 }
 

@@ -2,47 +2,6 @@
 
 #include "control/books_internal.h"
 
-const struct gs_books_node_entry *gs_books_entry_of(const struct gs_node *node)
-{
-    return (const struct gs_books_node_entry *)(const void *)((const char *)node -
-                                                              offsetof(struct gs_books_node_entry,
-                                                                       node));
-}
-
-void gs_books_mark_dirty(struct gs_books *books, struct gs_books_node_entry *node)
-{
-    if (node == NULL || node->is_dirty)
-        return;
-    node->is_dirty = true;
-    node->next_dirty = books->dirty;
-    books->dirty = node;
-}
-
-void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node)
-{
-    if (node == NULL)
-        return;
-    gs_books_mark_dirty(books, node);
-    if (node->changed != 0)
-        GS_LIST_REMOVE(&books->changes, node, change);
-    node->changed = ++books->change;
-    GS_LIST_APPEND(&books->changes, node, change);
-}
-
-void gs_books_unmark(struct gs_books *books, struct gs_books_node_entry *node)
-{
-    struct gs_books_node_entry **at = &books->dirty;
-
-    if (node->changed != 0)
-        GS_LIST_REMOVE(&books->changes, node, change);
-    if (!node->is_dirty)
-        return;
-    while (*at != node)
-        at = &(*at)->next_dirty;
-    *at = node->next_dirty;
-    node->is_dirty = false;
-}
-
 uint64_t gs_books_change(const struct gs_books *books)
 {
     return books->change;

@@ -1,5 +1,15 @@
 #pragma once
-/* Insides of the books, shared by their files. */
+/* Insides of the books, shared by their files; each uses those above it alone:
+ *
+ *   books_names.c    entries by name, and which nodes have changed
+ *   books_share.c    from a grant, or what was decided, to shares of devices
+ *   books_entry.c    a pod's entry
+ *   books_use.c      what the pods on a node take of its devices
+ *   books_promise.c  reservations and holds
+ *   books_pod.c      pods of the API server, and those that only their nodes have any more
+ *   books_quota.c    namespaces' quotas
+ *   books.c          the whole of them, and nodes
+ *   books_change.c, books_guest.c  questions: what has changed, who has what of a node */
 
 #include "base/arena.h"
 #include "base/map.h"
@@ -127,6 +137,18 @@ struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_st
 /** Free an entry that nothing speaks of any more. Accepts NULL. */
 void gs_books_drop_node_if_unused(struct gs_books *books, struct gs_books_node_entry *node);
 void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry *ns);
+/** Free what is in no table (any more). */
+void gs_books_free_node(struct gs_books_node_entry *node);
+void gs_books_free_ns(struct gs_books_ns_entry *ns);
+void gs_books_free_part(struct gs_books_part *part);
+/** Nothing is known of the node's devices. */
+void gs_books_free_parts(struct gs_books_node_entry *node);
+
+/** What the node has, or who is there, has changed. Accepts NULL. */
+void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node);
+/** Its use has to be added up anew, though nothing has changed. */
+void gs_books_mark_dirty(struct gs_books *books, struct gs_books_node_entry *node);
+const struct gs_books_node_entry *gs_books_entry_of(const struct gs_node *node);
 
 /** Shares of a pod by its grants, all vendors. One that cannot be read makes the whole pod
  *  unreadable, as in HAMi. In the scratch arena. 0; -EINVAL; -E2BIG; -ENOMEM. */
@@ -135,6 +157,23 @@ int gs_books_shares_read(struct gs_books *books, const struct gs_books_pod *pod,
 /** Shares of a pod by what was decided. 0; -E2BIG; -ENOMEM. */
 int gs_books_shares_of(struct gs_books *books, const struct gs_ask *ask,
                        const struct gs_placement *placement, struct gs_books_shares *s);
+
+/** What an entry is made of. Everything is copied. */
+struct gs_books_who {
+    struct gs_str uid, ns, name, node;
+    const uint32_t *tag;
+    int32_t priority;
+    bool is_reservation, is_hold, is_leftover;
+    int64_t until_ms, start_us, ends_us, outlives_ms;
+    uint64_t version;
+    const struct gs_pairs *annotations, *labels; /**< NULL: none */
+};
+/** Enter a pod, in place of what was known of it. 0 or -ENOMEM: then that stays. */
+int gs_books_put(struct gs_books *books, const struct gs_books_who *who,
+                 const struct gs_books_shares *s);
+void gs_books_drop(struct gs_books *books, struct gs_books_pod_entry *pod);
+/** Its pod is gone while its containers are not: it counts until then, and is no promise. */
+void gs_books_outlive(struct gs_books *books, struct gs_books_pod_entry *pod, int64_t until_ms);
 
 /** Bound, and nobody has asked it to go: one that could be evicted. */
 bool gs_books_may_go(const struct gs_books_pod_entry *pod);
@@ -155,12 +194,5 @@ struct gs_tenant gs_books_tenant(const struct gs_books_pod_entry *pod,
 size_t gs_books_device(const struct gs_node *node, const struct gs_policy *policy,
                        struct gs_str uuid);
 
-/** What the node has, or who is there, has changed. Accepts NULL. */
-void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node);
-/** Its use has to be added up anew, though nothing has changed. */
-void gs_books_mark_dirty(struct gs_books *books, struct gs_books_node_entry *node);
-/** The entry goes. */
-void gs_books_unmark(struct gs_books *books, struct gs_books_node_entry *node);
-const struct gs_books_node_entry *gs_books_entry_of(const struct gs_node *node);
 /** Bring a node's use and score up to date. 0 or -ENOMEM (then the node is closed to everybody). */
 int gs_books_derive(struct gs_books *books, struct gs_books_node_entry *node);

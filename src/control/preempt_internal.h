@@ -1,6 +1,8 @@
 #pragma once
 /* Insides of preemption, shared by its files: who is chosen (preempt.c), what is done to them
- * (preempt_act.c), and what is said of kube-scheduler's own choice (preempt_verb.c). */
+ * (preempt_act.c), and what is said of kube-scheduler's own choice (preempt_verb.c). The first two
+ * call each other: a want goes from one to the other and back until its pod is bound, and may end
+ * in each. */
 
 #include "base/map.h"
 #include "control/budgets.h"
