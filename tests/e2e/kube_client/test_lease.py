@@ -5,6 +5,7 @@ import datetime
 import kubernetes
 
 FAST = (3, 2, 1)  # duration, renew, retry: seconds
+LONG = (60, 40, 1)
 
 
 def lease_of(api, namespace, name="l"):
@@ -29,16 +30,16 @@ def test_looks_on(probe, api, namespace):
 
 def test_takes_renews_and_hands_over(make_probe, api, namespace):
     first, second = make_probe(), make_probe()
-    first.send("lead", namespace, "l", "a", *FAST)
+    first.send("lead", namespace, "l", "a", *LONG)
     first.wait("lease", is_ours=True)
     taken = lease_of(api, namespace).spec
-    assert (taken.holder_identity, taken.lease_duration_seconds) == ("a", FAST[0])
-    second.send("lead", namespace, "l", "b", *FAST)
+    assert (taken.holder_identity, taken.lease_duration_seconds) == ("a", LONG[0])
+    second.send("lead", namespace, "l", "b", *LONG)
     assert not second.wait("lease", holder="a")["is_ours"]
     api.wait(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/l",
              lambda l: l["spec"]["renewTime"] > l["spec"]["acquireTime"], 10, "renewed")
     first.send("resign")
-    second.wait("lease", timeout=2, is_ours=True)  # handed over: sooner than it would run out
+    second.wait("lease", timeout=LONG[0] / 3, is_ours=True)  # handed over: long before it would run out
     assert lease_of(api, namespace).spec.lease_transitions == 1
     first.send("lease")
     assert not first.wait("lease", holder="b")["is_ours"]
