@@ -19,8 +19,8 @@ export GS_STAGE="$PWD/build/stage"
 reports="$PWD/build/reports"
 mkdir -p "$reports"
 rc=0
-.venv/bin/python -m pytest -q -rs -p no:cacheprovider -o junit_family=xunit1 --junitxml="$reports/e2e.xml" \
-    "${suites[@]}" "$@" >&2 || rc=$?
+.venv/bin/python -m pytest -q -rs -p no:cacheprovider -o junit_family=xunit1 -o junit_logging=system-out \
+    --junitxml="$reports/e2e.xml" "${suites[@]}" "$@" >&2 || rc=$?
 read -r passed failed skipped < <(.venv/bin/python tools/junit_counts.py "$reports/e2e.xml" || echo "0 1 0")
 echo "$passed passed, $failed failed, $skipped skipped"
 exit $rc

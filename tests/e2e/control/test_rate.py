@@ -5,7 +5,7 @@ import time
 
 from kit import cards, objects
 
-NODES, CARDS, PODS, ROUNDS = 100, 8, 100, 4
+NODES, CARDS, PODS, ROUNDS = 100, 8, 60, 4
 SLICE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000, "nvidia.com/gpucores": 1}
 COUNTED = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.M)
 
