@@ -203,11 +203,13 @@ static struct gs_launch_stream *claim_stream(const struct gs_timing_where *where
 }
 
 /* Is the next launch to be measured? The program is looked at more closely, and either takes its
- * time from one launch to the next, so that measuring costs little, or nothing less would do. */
+ * time from one launch to the next, so that measuring costs little, or nothing less would do. That
+ * is not so where launches queue up: marks tell there how long the stream had work without a break.
+ */
 static bool is_watched(const struct gs_launch_stream *stream, uint32_t dev, uint64_t now_ns)
 {
     return gs_window_is_attending(dev) &&
-           (gs_window_is_doubtful(dev) ||
+           ((gs_window_is_doubtful(dev) && gs_inflight_count(dev) <= 1) ||
             now_ns > __atomic_load_n(&stream->quiet_ns, __ATOMIC_RELAXED) + LEISURE_NS);
 }
 
