@@ -15,6 +15,7 @@
 #include "control/convert.h"
 #include "core/list.h"
 #include "core/size.h"
+#include "kube/json.h"
 #include "kube/patch.h"
 #include "kube/view.h"
 #include "model/ask.h"
@@ -200,9 +201,8 @@ static uint64_t number_of(struct gs_str version)
 
 static uint64_t version_of(yyjson_val *pod)
 {
-    yyjson_val *val = yyjson_obj_get(yyjson_obj_get(pod, "metadata"), "resourceVersion");
-
-    return number_of((struct gs_str){yyjson_get_str(val), yyjson_get_len(val)});
+    return number_of(
+        gs_kube_json_text(yyjson_obj_get(yyjson_obj_get(pod, "metadata"), "resourceVersion")));
 }
 
 static void on_written(void *arg, const struct gs_kube_result *result)

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "control/feed.h"
+#include "kube/json.h"
 #include "kube/watch.h"
 #include "model/node.h"
 #include "net/loop.h"
@@ -99,7 +100,7 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_
     yyjson_val *node = yyjson_obj_get(yyjson_obj_get(last, "spec"), "nodeName");
 
     r->pod_events++;
-    if (last != NULL && yyjson_get_len(node) == 0) /* it never had one, whatever was sent */
+    if (last != NULL && gs_kube_json_text(node).n == 0) /* it never had one, whatever was sent */
         gs_books_pod_gone(r->books, key->uid);
     else
         gs_books_pod_deleted(r->books, key->uid, gs_loop_now_ms(r->loop));
