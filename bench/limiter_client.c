@@ -17,7 +17,10 @@
  *   --bursty SEED     random kernels, random batches, random pauses of the program
  *   --seconds S, --count N   end after so long, or so many launches of a thread
  *   --streams N --threads N --processes N   the default stream, one thread, one process
- *   --requests N --think-us T   N times: think, then a batch and wait for it; latencies are printed
+ *   --requests N --think-us T   N times: think, then a batch and wait for it; latencies are
+ * printed, and by how much the card was done later than one that has nothing else to do (late_us;
+ * not with sync): it does not contain when this program was woken up
+ *   --seed N          of what is random
  *   --device N
  *   --no-events       make none of one's own: for sync, callback and never
  *   --forked-launch   a forked child of a process that uses the driver tries to launch
@@ -43,7 +46,7 @@
 
 #include "limiter_load.h"
 
-#define THREADS_MAX  64u
+#define THREADS_MAX  256u
 #define STREAMS_MAX  16u
 #define REQUESTS_MAX 4096u
 #define GRAPHS       8u
@@ -73,12 +76,14 @@ struct slot {
 struct worker {
     pthread_t thread;
     uint64_t rng, launches, start_ns, end_ns, longest_ns, refused, delay_ns, longest_delay_ns;
+    uint64_t due_ns; /* when a card that has nothing else to do would be done */
     int schedstat;
     uint32_t turn; /* of kernels and streams */
     double card_ms;
     CUstream stream[STREAMS_MAX];
     CUgraphExec graph[GRAPHS];
     uint32_t graph_launches[GRAPHS];
+    uint64_t graph_ns[GRAPHS];
     uint32_t n_graphs;
     struct slot slot[OUTSTANDING];
     CUevent first, last;
@@ -88,7 +93,7 @@ static struct options opt = {.streams = 0, .threads = 1, .processes = 1, .ready 
 static struct load load = {.blocks = LOAD_BLOCKS};
 static uint64_t deadline_ns;
 static volatile sig_atomic_t is_told_to_end;
-static double wall_us[REQUESTS_MAX], card_us[REQUESTS_MAX];
+static double wall_us[REQUESTS_MAX], card_us[REQUESTS_MAX], late_us[REQUESTS_MAX];
 
 static uint64_t rnd(struct worker *w, uint64_t n)
 {
@@ -162,11 +167,18 @@ static void note_launch(struct worker *w, uint64_t before, uint32_t n)
     w->launches += n;
 }
 
+static void note_due(struct worker *w, uint64_t before, uint64_t length)
+{
+    w->due_ns = (before > w->due_ns ? before : w->due_ns) + length;
+}
+
 static void launch_one(struct worker *w, CUstream stream)
 {
     uint64_t before = before_launch(w);
+    uint32_t k = next_kernel(w);
 
-    load_must(load_launch(&load, next_kernel(w), stream), "launch");
+    load_must(load_launch(&load, k, stream), "launch");
+    note_due(w, before, load.ns[k]);
     note_launch(w, before, 1);
 }
 
@@ -176,7 +188,7 @@ static void capture(struct worker *w, uint32_t g)
 {
     CUgraph graph;
     uint32_t n = 0, wanted = batch_size(w);
-    uint64_t left_ns = opt.bursty ? longest_kernel_ns() : UINT64_MAX;
+    uint64_t left_ns = opt.bursty ? longest_kernel_ns() : UINT64_MAX, total_ns = 0;
 
     load_must(load.drv.capture_begin(w->stream[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "capture");
     for (; n < wanted; n++) {
@@ -185,11 +197,13 @@ static void capture(struct worker *w, uint32_t g)
         if (load.ns[k] > left_ns)
             break;
         left_ns -= load.ns[k];
+        total_ns += load.ns[k];
         load_must(load_launch(&load, k, w->stream[0]), "captured launch");
     }
     load_must(load.drv.capture_end(w->stream[0], &graph), "end of capture");
     load_must(load.drv.instantiate(&w->graph[g], graph, 0), "instantiate");
     w->graph_launches[g] = n;
+    w->graph_ns[g] = total_ns;
 }
 
 /* ---- waiting as the mode has it ---- */
@@ -245,6 +259,7 @@ static void batch(struct worker *w, CUstream stream)
         uint64_t before = before_launch(w);
 
         load_must(load.drv.graph_launch(w->graph[g], stream), "cuGraphLaunch");
+        note_due(w, before, w->graph_ns[g]);
         note_launch(w, before, w->graph_launches[g]);
         return;
     }
@@ -284,10 +299,24 @@ static void churn(struct worker *w)
     }
 }
 
+/* Nanoseconds of the card from one event to the other. */
+static int64_t between_ns(CUevent from, CUevent to)
+{
+    float ms = 0;
+
+    load_must(load.drv.event_elapsed(&ms, from, to), "cuEventElapsedTime");
+    return (int64_t)((double)ms * 1e6);
+}
+
+/* Events are placed on the clock by the one that was stamped soonest after its call: where the card
+ * had other things to do all of the time, late_us is too small by what that lasted at least. */
 static void serve(struct worker *w)
 {
+    static int64_t end_ns[REQUESTS_MAX]; /* from w->first on, minus when it was due */
+    int64_t first_ns = INT64_MIN;
+
     for (uint32_t i = 0; i < opt.requests; i++) {
-        float ms = 0;
+        int64_t start;
         uint64_t before;
 
         /* uniform 0.5..1.5 of the mean */
@@ -298,9 +327,14 @@ static void serve(struct worker *w)
         load_must(load.drv.event_record(w->slot[1].event, w->stream[0]), "cuEventRecord");
         load_must(load.drv.stream_sync(w->stream[0]), "cuStreamSynchronize");
         wall_us[i] = (double)(load_now() - before) / 1e3;
-        load_must(load.drv.event_elapsed(&ms, w->slot[0].event, w->slot[1].event), "elapsed");
-        card_us[i] = (double)ms * 1e3;
+        card_us[i] = (double)between_ns(w->slot[0].event, w->slot[1].event) / 1e3;
+        start = (int64_t)before - between_ns(w->first, w->slot[0].event);
+        if (start > first_ns)
+            first_ns = start;
+        end_ns[i] = between_ns(w->first, w->slot[1].event) - (int64_t)w->due_ns;
     }
+    for (uint32_t i = 0; i < opt.requests; i++)
+        late_us[i] = (double)(end_ns[i] + first_ns) / 1e3;
 }
 
 static void new_event(CUevent *event)
@@ -363,11 +397,13 @@ static void print_list(const char *key, const double *v)
 
 static void print_report(const struct worker *w)
 {
-    uint64_t launches = 0, start = UINT64_MAX, end = 0, longest = 0, refused = 0, delay = 0;
+    uint64_t launches = 0, fewest = UINT64_MAX, start = UINT64_MAX, end = 0, longest = 0,
+             refused = 0, delay = 0;
     struct timespec cpu;
 
     for (uint32_t i = 0; i < opt.threads; i++) {
         launches += w[i].launches;
+        fewest = w[i].launches < fewest ? w[i].launches : fewest;
         refused += w[i].refused;
         start = w[i].start_ns < start ? w[i].start_ns : start;
         end = w[i].end_ns > end ? w[i].end_ns : end;
@@ -375,15 +411,18 @@ static void print_report(const struct worker *w)
         delay = w[i].longest_delay_ns > delay ? w[i].longest_delay_ns : delay;
     }
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    printf("{\"pid\":%d,\"launches\":%llu,\"start_ns\":%llu,\"end_ns\":%llu,\"card_ms\":%.3f,"
+    printf("{\"pid\":%d,\"fewest_of_a_thread\":%llu,\"launches\":%llu,\"start_ns\":%llu,\"end_ns\":"
+           "%llu,\"card_ms\":%.3f,"
            "\"longest_launch_ns\":%llu,\"longest_delay_ns\":%llu,\"refused\":%llu,\"cpu_ns\":%llu",
-           getpid(), (unsigned long long)launches, (unsigned long long)start,
-           (unsigned long long)end, w[0].card_ms, (unsigned long long)longest,
-           (unsigned long long)delay, (unsigned long long)refused,
+           getpid(), (unsigned long long)fewest, (unsigned long long)launches,
+           (unsigned long long)start, (unsigned long long)end, w[0].card_ms,
+           (unsigned long long)longest, (unsigned long long)delay, (unsigned long long)refused,
            (unsigned long long)cpu.tv_sec * 1000000000u + (unsigned long long)cpu.tv_nsec);
     if (opt.requests != 0) {
         print_list("wall_us", wall_us);
         print_list("card_us", card_us);
+        if (opt.mode != SYNC)
+            print_list("late_us", late_us);
     }
     printf("}\n");
     (void)fflush(stdout);
@@ -470,6 +509,9 @@ static void take_option(int c, const char *text)
         opt.bursty = true;
         opt.seed = strtoull(text, NULL, 10);
         return;
+    case 'r':
+        opt.seed = strtoull(text, NULL, 10);
+        return;
     case 's':
         opt.seconds_ns = (uint64_t)(strtod(text, NULL) * 1e9);
         return;
@@ -529,16 +571,13 @@ static void take_size(int c, const char *text)
 }
 
 static const struct option options[] = {
-    {"kernels", 1, NULL, 'k'},   {"mode", 1, NULL, 'm'},
-    {"api", 1, NULL, 'a'},       {"batch", 1, NULL, 'b'},
-    {"bursty", 1, NULL, 'y'},    {"seconds", 1, NULL, 's'},
-    {"count", 1, NULL, 'c'},     {"streams", 1, NULL, 'S'},
-    {"threads", 1, NULL, 'T'},   {"processes", 1, NULL, 'P'},
-    {"requests", 1, NULL, 'R'},  {"think-us", 1, NULL, 't'},
-    {"device", 1, NULL, 'd'},    {"forked-launch", 0, NULL, 'f'},
-    {"ready", 1, NULL, 'e'},     {"blocks", 1, NULL, 'G'},
-    {"no-events", 0, NULL, 'n'}, {"until-term", 0, NULL, 'u'},
-    {"own-waits", 0, NULL, 'w'}, {NULL, 0, NULL, 0}};
+    {"kernels", 1, NULL, 'k'},   {"mode", 1, NULL, 'm'},          {"api", 1, NULL, 'a'},
+    {"batch", 1, NULL, 'b'},     {"bursty", 1, NULL, 'y'},        {"seconds", 1, NULL, 's'},
+    {"count", 1, NULL, 'c'},     {"streams", 1, NULL, 'S'},       {"threads", 1, NULL, 'T'},
+    {"processes", 1, NULL, 'P'}, {"requests", 1, NULL, 'R'},      {"think-us", 1, NULL, 't'},
+    {"device", 1, NULL, 'd'},    {"forked-launch", 0, NULL, 'f'}, {"ready", 1, NULL, 'e'},
+    {"blocks", 1, NULL, 'G'},    {"no-events", 0, NULL, 'n'},     {"until-term", 0, NULL, 'u'},
+    {"own-waits", 0, NULL, 'w'}, {"seed", 1, NULL, 'r'},          {NULL, 0, NULL, 0}};
 
 static int run_all(void)
 {
@@ -569,7 +608,10 @@ int main(int argc, char **argv)
     /* A graph is captured from a stream of one's own: the default stream cannot be. */
     if (opt.mode == GRAPH && opt.streams == 0)
         opt.streams = 1;
-    if (opt.threads == 0 || opt.processes == 0 || (opt.requests != 0 && opt.threads > 1))
+    if (opt.threads == 0 || opt.processes == 0 || (opt.requests != 0 && opt.threads > 1)) {
+        (void)fprintf(stderr,
+                      "limiter_client: at least one thread and process; requests need one\n");
         return 2;
+    }
     return opt.processes == 1 ? run_process(0) : run_all();
 }
