@@ -116,12 +116,17 @@ void gs_limiter_recall(void)
     set_epoch();
 }
 
-/** Whoever sleeps on this card looks again. */
-static void poke(struct gs_limiter_card *card)
+/* Who sleeps on a card: for want of card time, or of something else. There may be hundreds of the
+ * second kind, and launches are settled a thousand times a second. */
+#define SLEEPS_FOR_TIME  1u
+#define SLEEPS_FOR_OTHER 2u
+
+/** Those that sleep on this card look again. */
+static void poke(struct gs_limiter_card *card, uint32_t who)
 {
     (void)__atomic_add_fetch(&card->poke, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&card->sleepers, __ATOMIC_SEQ_CST) != 0)
-        gs_limiter_wake(&card->poke, UINT32_MAX);
+        gs_limiter_wake(&card->poke, who);
 }
 
 static uint32_t quota_bp(const struct gs_self_state *self, uint32_t dev)
@@ -150,7 +155,7 @@ void gs_limiter_configure(void)
     if (changed) {
         gs_limiter_recall();
         for (uint32_t i = 0; i < self->n_mapped && i < GS_LEDGER_DEVICES; i++)
-            poke(gs_limiter_card_of(i));
+            poke(gs_limiter_card_of(i), SLEEPS_FOR_TIME | SLEEPS_FOR_OTHER);
     }
     gs_limiter_publish();
 }
@@ -317,7 +322,7 @@ static uint64_t until_look(uint32_t dev, uint64_t now, uint64_t ns)
     return ns < most ? ns : most;
 }
 
-/** At the head: until the bucket gives. */
+/** At the head, or past the queue: until the bucket gives. */
 static void wait_share(struct launch *l)
 {
     struct gs_limiter_card *card = gs_limiter_card_of(l->dev);
@@ -329,7 +334,8 @@ static void wait_share(struct launch *l)
         uint32_t seen = __atomic_load_n(&card->poke, __ATOMIC_ACQUIRE);
         uint64_t now = gs_limiter_clock();
 
-        __atomic_store_n(&card->beat_ns, now, __ATOMIC_RELAXED);
+        if (!l->unknown)
+            __atomic_store_n(&card->beat_ns, now, __ATOMIC_RELAXED);
         /* the thread before us may have taken more than it needed */
         if ((!l->measured && !gs_suspend_is_on() && gs_limiter_spend(l->dev, l->cost_ns)) ||
             attempt(l, now, &why, &ns))
@@ -339,7 +345,8 @@ static void wait_share(struct launch *l)
         keep_house(l->dev, now);
         ns = until_look(l->dev, now, ns);
         (void)__atomic_add_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
-        gs_limiter_sleep(&card->poke, seen, now + (ns > NAP_MIN_NS ? ns : NAP_MIN_NS), UINT32_MAX);
+        gs_limiter_sleep(&card->poke, seen, now + (ns > NAP_MIN_NS ? ns : NAP_MIN_NS),
+                         SLEEPS_FOR_TIME);
         (void)__atomic_sub_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
     }
     gs_atomic_store(since, 0, __ATOMIC_RELAXED);
@@ -383,12 +390,17 @@ static void admit(struct launch *l)
         account_wait(l, l->reason_ns);
         return;
     }
-    ticket = gs_order_enter(l->dev);
-    wait_turn(l, ticket);
-    wait_share(l);
-    ns = gs_limiter_clock();
-    gs_order_leave(l->dev, ticket, ns);
-    account_wait(l, ns);
+    /* The vendor lets few launches of unknown length come here at a time, and others like them wait
+     * for that. In the queue each would wait for all whose launches are known, again and again. */
+    if (l->unknown) {
+        wait_share(l);
+    } else {
+        ticket = gs_order_enter(l->dev);
+        wait_turn(l, ticket);
+        wait_share(l);
+        gs_order_leave(l->dev, ticket, gs_limiter_clock());
+    }
+    account_wait(l, gs_limiter_clock());
 }
 
 void gs_limiter_admit(uint32_t dev, uint64_t cost_ns, bool measured, const char *what)
@@ -415,7 +427,7 @@ static void give_back(uint32_t dev, uint64_t ns)
     uint32_t bp = __atomic_load_n(&card->now_bp, __ATOMIC_RELAXED);
 
     gs_bucket_return(&gs_self.device[dev].bucket, ns, bp != 0 ? bp : GS_SHARE_ALL_BP);
-    poke(card);
+    poke(card, SLEEPS_FOR_TIME);
 }
 
 void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured)
@@ -593,7 +605,7 @@ static void nap(uint32_t dev, uint64_t ns)
     if (ns > GS_LIMITER_QUANTUM_NS)
         ns = GS_LIMITER_QUANTUM_NS;
     (void)__atomic_add_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
-    gs_limiter_sleep(&card->poke, seen, now + ns, UINT32_MAX);
+    gs_limiter_sleep(&card->poke, seen, now + ns, SLEEPS_FOR_OTHER);
     (void)__atomic_sub_fetch(&card->sleepers, 1, __ATOMIC_SEQ_CST);
     (void)gs_limiter_look(dev, gs_limiter_clock());
 }

@@ -9,6 +9,7 @@
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/inflight.h"
+#include "vendors/nvidia/hook/room.h"
 #include "vendors/nvidia/hook/settle.h"
 #include "vendors/nvidia/hook/sight.h"
 #include "vendors/nvidia/hook/stream.h"
@@ -16,19 +17,8 @@
 
 /* Work that goes without a mark behind it. */
 #define MARK_NS 2000000u
-/* Launches of unknown length that may be in flight, each of another kind. */
-#define UNKNOWN_MOST 2u
-/* How long launches wait for the queue to shrink until one of them goes all the same: the kernel
- * they wait for may itself wait for something that the program does after that. Half as long for
- * each that went since the card was last seen to get on, down to 2^-PATIENCE_HALVES, where it has
- * not begun with any. */
-#define PATIENCE_NS     1000000000u
-#define PATIENCE_HALVES 6u
 /* From one launch to the next: more than measuring takes by far. */
 #define LEISURE_NS 200000u
-/* Naps of such a wait. */
-#define NAP_LEAST_NS 50000u
-#define NAP_MOST_NS  2000000u
 /* What is asked of streams' next launches, beside GS_LAUNCH_MEASURE: 2 a sample that asks others,
  * 1 a mark. */
 #define ASK_OTHERS 2u
@@ -37,13 +27,6 @@ _Thread_local char gs_launch_thread;
 
 static struct gs_timing_where wheres[GS_LAUNCH_STREAMS]; /* of the streams; of whom `id` says */
 static uint64_t streams_gone = 1;
-
-/* What impatience let go. */
-static struct {
-    uint64_t ns;     /* when the last one went */
-    uint64_t end_ns; /* the end of the last work seen done then */
-    uint32_t count;  /* since that */
-} let_go[GS_LEDGER_DEVICES];
 
 /* The last stream of this thread whose card was asked for. */
 static _Thread_local struct {
@@ -125,63 +108,6 @@ static void leave_context(const struct gs_launch *l)
     if (l->pushed && cuda->cuCtxPopCurrent_v2 != NULL &&
         cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context == l->where.context)
         (void)cuda->cuCtxPopCurrent_v2(&context);
-}
-
-/* Must the launch wait for the card to get on? */
-static bool is_window_full(const struct gs_launch *l, uint64_t *ret_excess_ns)
-{
-    uint64_t window = gs_limiter_window_ns(l->dev), inflight = gs_inflight_ns(l->dev);
-    uint64_t est = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
-    uint64_t cost = est != 0 ? est : prior(l);
-
-    *ret_excess_ns = inflight + cost > window ? inflight + cost - window : NAP_LEAST_NS;
-    if (est == 0 && (gs_inflight_is_tried(l->cost) || gs_inflight_unknown(l->dev) >= UNKNOWN_MOST))
-        return true;
-    /* Always room for one. Two, where we need not make way, so that a slice of long kernels that
-     * has card time at hand is not without work from the end of one until we see it. */
-    return inflight + cost > window &&
-           gs_inflight_count(l->dev) >= (window == 0 || est == 0 ? 1u : 2u);
-}
-
-/* One goes, not all that wait: what the next ones wait for is then this one, too. */
-static bool is_impatient(uint32_t dev, uint64_t start_ns, uint64_t now_ns)
-{
-    uint64_t seen = __atomic_load_n(&let_go[dev].ns, __ATOMIC_RELAXED);
-    uint64_t end = gs_settle_last_end_ns(dev);
-    uint32_t count = __atomic_load_n(&let_go[dev].count, __ATOMIC_RELAXED);
-    uint64_t waited;
-
-    if (__atomic_load_n(&let_go[dev].end_ns, __ATOMIC_RELAXED) != end)
-        count = 0;
-    waited = now_ns - (start_ns > seen ? start_ns : seen);
-    if (waited < PATIENCE_NS >> (count < PATIENCE_HALVES ? count : PATIENCE_HALVES) ||
-        (waited < PATIENCE_NS && gs_inflight_is_at_work(dev)) ||
-        !__atomic_compare_exchange_n(&let_go[dev].ns, &seen, now_ns, false, __ATOMIC_RELAXED,
-                                     __ATOMIC_RELAXED))
-        return false;
-    __atomic_store_n(&let_go[dev].end_ns, end, __ATOMIC_RELAXED);
-    __atomic_store_n(&let_go[dev].count, count + 1, __ATOMIC_RELAXED);
-    return true;
-}
-
-static void keep_window(const struct gs_launch *l)
-{
-    uint64_t start = 0, now, excess;
-
-    while (is_window_full(l, &excess)) {
-        if (gs_inflight_harvest())
-            continue;
-        now = gs_limiter_clock();
-        if (start == 0)
-            start = now;
-        if (is_impatient(l->dev, start, now))
-            return;
-        /* a length that is not known yet: seen to end a sixteenth late at most */
-        if (excess < (now - start) / 16)
-            excess = (now - start) / 16;
-        excess = excess < NAP_LEAST_NS ? NAP_LEAST_NS : excess > NAP_MOST_NS ? NAP_MOST_NS : excess;
-        gs_limiter_pause(l->dev, excess, GS_WAIT_QUEUE, l->what);
-    }
 }
 
 /* The stream's entry in the table; another stream's is taken over. */
@@ -380,7 +306,7 @@ static void begin_relaxed(struct gs_launch *l)
     l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
     if (is_to_wait(l, stream))
         mark_before_wait(l);
-    keep_window(l);
+    gs_room_await(&(const struct gs_room){l->dev, l->cost, prior(l), l->what});
     /* the wait may have taught what the launch costs */
     l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
     cost = l->est_ns != 0 ? l->est_ns : prior(l);
@@ -666,7 +592,7 @@ void gs_launch_context_going(CUcontext context)
 void gs_launch_forget(void)
 {
     memset(gs_launch_streams, 0, sizeof(gs_launch_streams));
-    memset(let_go, 0, sizeof(let_go));
+    gs_room_forget();
     gs_cost_forget();
     gs_inflight_forget();
     gs_capture_forget();
