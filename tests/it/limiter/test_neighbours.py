@@ -122,33 +122,43 @@ def test_a_fixed_share_is_neither_more_nor_less(seen):
 # ---- priority ------------------------------------------------------------------------------------------------------
 
 REQUESTS = 300
+TURN_US = 3000  # of 2 ms (docs/simulator-time.md, 3), which a newcomer may wait for, and what a busy machine adds
 
 
-def latencies(low_kernel, low_options):
+def latencies(low_kernel, low_options, batch, lows):
     def requests(cards):
-        return cards.slice("high", ["--priority", "high"], "--kernels", "k1ms", "--batch", "20",
+        return cards.slice("high", ["--priority", "high"], "--kernels", "k1ms", "--batch", batch,
                            "--requests", REQUESTS, "--think-us", "40000")
 
     with Cards() as cards:
         (alone,) = reports(requests(cards), 60)
     with Cards() as cards:
         watch = cards.watch()
-        cards.slice("low", ["--priority", "low", *low_options], "--kernels", low_kernel, "--seconds", "60")
-        begun(watch, "low")
+        names = [f"low{i}" for i in range(lows)]
+        for name in names:
+            cards.slice(name, ["--priority", "low", *low_options], "--kernels", low_kernel, "--seconds", "60")
+        for name in names:
+            begun(watch, name)
         p = requests(cards)
         start = begun(watch, "high")
         (beside,) = reports(p, 90)
-        low = judge.windows(watch.curve("low"), start + 1.0, watch.rows[-1][0] - start - 2.0)[0][1]
-    return alone["card_us"], beside["card_us"], low
+        shares = [judge.windows(watch.curve(name), start + 1.0, watch.rows[-1][0] - start - 2.0)[0][1] for name in names]
+    return alone, beside, min(shares)
 
 
 @scenario(latencies)
-@pytest.mark.parametrize("low_kernel,low_options", [
-    ("k1ms", ["--cores", "90"]), ("k5ms", ["--cores", "90", "--policy", "elastic"]), ("k1ms", []),
-], ids=lambda v: "".join(v) if isinstance(v, list) else v)
-def test_high_priority_goes_first(seen, low_kernel, low_options):
+@pytest.mark.parametrize("low_kernel,low_options,batch,lows", [
+    ("k1ms", ["--cores", "90"], 20, 1), ("k5ms", ["--cores", "90", "--policy", "elastic"], 20, 1), ("k1ms", [], 20, 1),
+    ("k1ms", ["--cores", "90"], 1, 1), ("k10ms", ["--cores", "90", "--policy", "elastic"], 3, 1),
+    ("k20ms", ["--cores", "90"], 3, 1), ("k20ms", ["--cores", "45"], 3, 2),
+], ids=lambda v: "".join(v) if isinstance(v, list) else str(v))
+def test_high_priority_goes_first(seen, low_kernel, low_options, batch, lows):
+    """By the card's own word: late_us is how much later it was done than with nothing else to do, so that neither a late
+    wake-up of the program nor a slow launch counts."""
     alone, beside, low = seen
-    kernel_us = {"k1ms": 1000, "k5ms": 5000}[low_kernel]
-    assert judge.quantile(beside, 0.95) <= 1.2 * judge.quantile(alone, 0.95) + 1000
-    assert judge.quantile(beside, 0.99) <= judge.quantile(alone, 0.99) + kernel_us + 3000
+    kernel_us = {"k1ms": 1000, "k5ms": 5000, "k10ms": 10000, "k20ms": 20000}[low_kernel]
+    assert judge.quantile(alone["late_us"], 0.99) <= 1000  # the hook's own calls
+    assert judge.quantile(beside["late_us"], 0.99) <= lows * (min(kernel_us, batch * 1000) + TURN_US)
+    if batch == 20:
+        assert judge.quantile(beside["card_us"], 0.95) <= 1.2 * judge.quantile(alone["card_us"], 0.95) + 1500
     assert low >= 0.02
