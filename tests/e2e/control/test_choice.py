@@ -6,7 +6,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from kit import cards, objects
+from kit import cards, objects, procs
 
 CHOICE = {"scheduler": {"nodeChoice": "scheduler"}}
 PRESTART = {"gpuslice.io/identity": "prestart"}
@@ -74,7 +74,11 @@ def test_cards_gone_between_filter_and_bind(scheduler_daemon, make_nodes, api, n
     pods = api.wait_list(path, look, 120, f"{n} pods bound")
     took = time.monotonic() - begin
     cards.check(pods, 40960, 10)
-    said = {word: float(count) for word, count in ANSWERS.findall(release.metrics())}
+
+    def answered():  # the watch shows a pod bound before the daemon has heard so
+        found = {word: float(count) for word, count in ANSWERS.findall(release.metrics())}
+        return found["bound"] >= n and found
+    said = procs.until(answered, 30, "all binds answered")
     rate = said.get("refused", 0) / (said["bound"] + said.get("refused", 0))
     record_property("conflict_rate", rate)
     print(f"{n / created:.0f} pods/s created, {n / took:.0f} pods/s bound, {rate:.4f} of binds found their cards gone")

@@ -4,7 +4,7 @@ import datetime
 import signal
 import time
 
-from kit import cards, objects
+from kit import cards, objects, procs
 from kit.agent import LOCK, PHASE
 
 OPEN = {"admissionPolicy": {"enabled": False}}  # the agent writes as the admin, not as a plugin
@@ -69,7 +69,7 @@ def test_kill_in_the_midst(scheduler_daemon, make_nodes, make_agent, api, namesp
         release.restart_daemon(signal.SIGKILL)
     pods = all_bound(api, namespace, 40, 120)
     cards.check(pods, 40960, 20)
-    assert cards.in_books(release.metrics()) == cards.granted(pods)
+    procs.until(lambda: cards.in_books(release.metrics()) == cards.granted(pods), 30, "books = sum of live grants")
 
 
 def test_pod_gone_while_it_holds_the_lock(scheduler_daemon, make_nodes, make_pod, wait_bound, api):

@@ -54,6 +54,9 @@ def test_metrics_of_cards_and_calls(release, api, make_nodes, make_pod, wait_bou
     uuid = grant.split(",")[0]
     got = procs.until(lambda: (s := samples(release)) and any(n == "hami_vgpu_memory_allocated_bytes" for n, _ in s) and s,
                       10, "the pod is in the metrics")
+    got = procs.until(lambda: (s := samples(release)) and any(n == "gpuslice_scheduler_answers_total" and v >= 1 and
+                      {("call", "bind"), ("outcome", "bound")} <= has for (n, has), v in s.items()) and s,
+                      10, "its bind is answered")
     card = {"zone": "vGPU", "node": node, "device_uuid": uuid}
     assert value(got, "hami_gpu_memory_limit_bytes", **card) == 40960 * MIB
     assert value(got, "hami_gpu_memory_allocated_bytes", **card, device_cores="100") == 4096 * MIB
