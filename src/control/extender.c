@@ -47,6 +47,9 @@ void gs_extender_args_fini(struct gs_extender_args *args)
     args->doc = NULL;
 }
 
+/* Names of Kubernetes are no longer (a DNS subdomain, RFC 1123): what is goes into no request. */
+#define NAME_MOST 253u
+
 static int member(yyjson_val *root, const char *name, struct gs_arena *arena, struct gs_str *ret,
                   struct gs_err *err)
 {
@@ -56,6 +59,8 @@ static int member(yyjson_val *root, const char *name, struct gs_arena *arena, st
         return rc;
     if (rc < 0 || ret->n == 0)
         return gs_err_set(err, -EINVAL, "extender binding args missing %s", name);
+    if (ret->n > NAME_MOST)
+        return gs_err_set(err, -EINVAL, "extender binding args: %s is too long for a name", name);
     return 0;
 }
 

@@ -49,11 +49,12 @@ struct gs_shortage_lack gs_shortage_lack(const struct gs_reasons *r)
     switch (lack.reason) {
     case GS_REASON_CARD_INSUFFICIENT_MEMORY:
         lack.need = r->need_mib;
-        lack.free = r->best_free_mib;
+        lack.free =
+            r->best_free_mib > 0 ? r->best_free_mib : 0; /* more may be promised than is there */
         break;
     case GS_REASON_CARD_INSUFFICIENT_CORE:
         lack.need = r->need_cores;
-        lack.free = r->best_free_cores;
+        lack.free = r->best_free_cores > 0 ? r->best_free_cores : 0;
         break;
     case GS_REASON_NODE_INSUFFICIENT_DEVICE:
         lack.need = (int32_t)r->asked;

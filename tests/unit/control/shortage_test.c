@@ -100,6 +100,10 @@ static void test_one_node(void **state)
     gs_shortage_write_words(&node, &r, &buf);
     assert_string_equal(gs_buf_text(&buf), "needs 100 MiB, best card GPU-b has 7 free");
     gs_buf_clear(&buf);
+    r.best_free_mib = -7; /* more is held than the card has */
+    gs_shortage_write_words(&node, &r, &buf);
+    assert_string_equal(gs_buf_text(&buf), "needs 100 MiB, best card GPU-b has 0 free");
+    gs_buf_clear(&buf);
     r = lacks(GS_REASON_NODE_INSUFFICIENT_DEVICE, 1);
     r.asked = 4;
     gs_shortage_write_words(&node, &r, &buf);
