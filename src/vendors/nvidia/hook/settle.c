@@ -301,7 +301,7 @@ void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
         (void)account_covered(e, span.start_ns, span.start_ns);
         if (own == GS_LIMITER_NOT_KNOWN)
             took += wait_for_turn(e, &span);
-        if (is_alone && own < took && gs_window_is_doubtful(dev))
+        if (is_alone && gs_window_is_doubtful(dev) && took > l->est_ns + GS_COST_TURN_NS / 2)
             gs_window_doubt(dev, seen_ns); /* it goes on */
         fresh = gs_span_add(&charged[dev], span);
         gs_limiter_settle(dev, l->paid_ns, span.start_ns, span.end_ns, took < fresh ? took : fresh,

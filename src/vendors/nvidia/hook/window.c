@@ -49,6 +49,13 @@ static uint64_t slack_ns(uint64_t launches, uint64_t turns_ns)
     return SLACK_NS + launches * SLACK_EACH_NS + (turns_ns < most ? turns_ns : most);
 }
 
+static void attend(uint32_t dev, uint32_t n)
+{
+    __atomic_store_n(&windows[dev].attend, n, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++)
+        __atomic_store_n(&gs_launch_streams[i].want, GS_LAUNCH_MEASURE, __ATOMIC_RELAXED);
+}
+
 static void pay_attention(uint32_t dev, uint64_t now_ns)
 {
     uint32_t n = windows[dev].attend_next;
@@ -56,11 +63,9 @@ static void pay_attention(uint32_t dev, uint64_t now_ns)
     if (n == 0 || now_ns > windows[dev].attend_ns + ATTEND_CALM_NS)
         n = ATTEND_FIRST;
     windows[dev].attend_ns = now_ns;
-    __atomic_store_n(&windows[dev].attend, n, __ATOMIC_RELAXED);
+    attend(dev, n);
     n = n < ATTEND_MOST / ATTEND_TIMES ? n * ATTEND_TIMES : ATTEND_MOST;
     __atomic_store_n(&windows[dev].attend_next, n, __ATOMIC_RELAXED);
-    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++)
-        __atomic_store_n(&gs_launch_streams[i].want, GS_LAUNCH_MEASURE, __ATOMIC_RELAXED);
 }
 
 bool gs_window_is_attending(uint32_t dev)
@@ -90,8 +95,11 @@ bool gs_window_judge(uint32_t dev, struct gs_span span, uint64_t out_ns, uint64_
     if (turns == 0 || out_ns > paid + slack_ns(launches, UINT64_MAX))
         return true;
     /* not charged: where processors are scarce programs see the end of their work late */
-    if (out_ns > paid + slack_ns(launches, turns) && !gs_window_is_doubtful(dev))
-        gs_window_doubt(dev, span.end_ns);
+    if (out_ns > paid + slack_ns(launches, turns) && !gs_window_is_doubtful(dev)) {
+        if (__atomic_load_n(&windows[dev].attend, __ATOMIC_RELAXED) < ATTEND_FIRST)
+            attend(dev, ATTEND_FIRST); /* no longer than that, unless launches renew the doubt */
+        __atomic_store_n(&windows[dev].doubtful, 1, __ATOMIC_RELAXED);
+    }
     return false;
 }
 
