@@ -102,6 +102,20 @@ int gs_map_set(struct gs_map *map, struct gs_str key, void *value)
 }
 
 /* Linear probing without tombstones: move back what had been pushed on by the removed entry. */
+void *gs_map_make(struct gs_map *map, struct gs_str key, size_t size, struct gs_str *ret_key)
+{
+    char *block = calloc(1, size + key.n + 1), *text = block + size;
+
+    if (block == NULL)
+        return NULL;
+    *ret_key = gs_str_keep(key, &text);
+    if (gs_map_set(map, *ret_key, block) < 0) {
+        free(block);
+        return NULL;
+    }
+    return block;
+}
+
 void *gs_map_remove(struct gs_map *map, struct gs_str key)
 {
     size_t mask = map->cap - 1, hole;

@@ -31,6 +31,10 @@ void *gs_map_find(const struct gs_map *map, struct gs_str key);
 void gs_map_find_many(const struct gs_map *map, const struct gs_str *key, size_t n, void **value);
 /** Add or replace. `key` must live as long as the entry; `value` is not NULL. 0 or -ENOMEM. */
 GS_WUR int gs_map_set(struct gs_map *map, struct gs_str key, void *value);
+/** Add a new zeroed block of `size` bytes with the key's text behind it, under that text: *ret_key.
+ *  The key is not there yet; whoever removes the block frees it. NULL: no memory. */
+GS_WUR void *gs_map_make(struct gs_map *map, struct gs_str key, size_t size,
+                         struct gs_str *ret_key);
 /** The value that was there, or NULL. */
 void *gs_map_remove(struct gs_map *map, struct gs_str key);
 /** Walk: start with *pos = 0; NULL at the end. Nothing may be added or removed meanwhile. */

@@ -34,7 +34,6 @@ struct gs_bind_node {
     struct gs_loop_task lead;            /**< the first of them is to go on */
     struct gs_lock_op *sweep;            /**< giving back the lock of a pod that is gone */
     struct gs_binder *binder;
-    char name_text[];
 };
 
 enum gs_bind_step {

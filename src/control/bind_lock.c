@@ -56,21 +56,15 @@ static void drop_if_unused(struct gs_bind_node *node)
 static struct gs_bind_node *node_of(struct gs_binder *b, struct gs_str name)
 {
     struct gs_bind_node *node = gs_map_find(&b->nodes, name);
-    char *text;
 
     if (node != NULL)
         return node;
-    node = calloc(1, sizeof(*node) + name.n + 1);
+    node = gs_map_make(&b->nodes, name, sizeof(*node), &name);
     if (node == NULL)
         return NULL;
     node->binder = b;
-    text = node->name_text;
-    node->name = gs_str_keep(name, &text);
+    node->name = name;
     node->needs_lock = true; /* until the node says otherwise */
-    if (gs_map_set(&b->nodes, node->name, node) < 0) {
-        free(node);
-        return NULL;
-    }
     return node;
 }
 

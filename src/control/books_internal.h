@@ -92,7 +92,6 @@ struct gs_books_node_entry {
     struct gs_books_node_entry *next_dirty;
     uint64_t changed; /**< the books' count when this node changed last; 0: not yet */
     GS_LINK(struct gs_books_node_entry) change; /**< in the books' `changes`, if it has changed */
-    char name_text[];
 };
 
 /** One block with its name and its limits. */

@@ -44,19 +44,12 @@ void gs_books_free_ns(struct gs_books_ns_entry *ns)
 struct gs_books_node_entry *gs_books_node_entry(struct gs_books *books, struct gs_str name)
 {
     struct gs_books_node_entry *node = gs_map_find(&books->nodes, name);
-    char *text;
 
     if (node != NULL)
         return node;
-    node = calloc(1, sizeof(*node) + name.n + 1);
-    if (node == NULL)
-        return NULL;
-    text = node->name_text;
-    node->node.name = gs_str_keep(name, &text);
-    if (gs_map_set(&books->nodes, node->node.name, node) < 0) {
-        gs_books_free_node(node);
-        return NULL;
-    }
+    node = gs_map_make(&books->nodes, name, sizeof(*node), &name);
+    if (node != NULL)
+        node->node.name = name;
     return node;
 }
 
@@ -89,21 +82,15 @@ struct gs_books_ns_entry *gs_books_ns_entry(struct gs_books *books, struct gs_st
 {
     struct gs_books_ns_entry *ns = gs_map_find(&books->namespaces, name);
     size_t n = books->policies->n;
-    char *text;
 
     if (ns != NULL)
         return ns;
-    ns = calloc(1, sizeof(*ns) + 2 * n * sizeof(*ns->sums) + name.n + 1);
+    ns = gs_map_make(&books->namespaces, name, sizeof(*ns) + 2 * n * sizeof(*ns->sums), &name);
     if (ns == NULL)
         return NULL;
     ns->mem_used = ns->sums;
     ns->core_used = ns->sums + n;
-    text = (char *)(ns->sums + 2 * n);
-    ns->name = gs_str_keep(name, &text);
-    if (gs_map_set(&books->namespaces, ns->name, ns) < 0) {
-        gs_books_free_ns(ns);
-        return NULL;
-    }
+    ns->name = name;
     return ns;
 }
 

@@ -28,7 +28,7 @@
 
 enum state {
     STATE_FREE,    /**< nothing is to be done */
-    STATE_TODO,    /**< in the list of those to write to */
+    STATE_QUEUED,  /**< in the list of those to write to */
     STATE_SENT,    /**< being written to */
     STATE_TOLD,    /**< written to: the watch is to show it */
     STATE_REFUSED, /**< cannot be written to */
@@ -37,7 +37,7 @@ enum state {
 /** A pod that waits. One block with its text. */
 struct entry {
     struct gs_fence *fence;
-    GS_LINK(struct entry) link; /**< in `todo` */
+    GS_LINK(struct entry) link; /**< in `queue` */
     struct gs_fence_pod pod;
     enum state state;
     uint64_t ticket;
@@ -52,7 +52,7 @@ struct gs_fence {
     struct gs_fence_opt opt;
     struct gs_arena arena; /**< of one pod */
     struct gs_map waiting; /**< by UID */
-    GS_LIST(struct entry) todo;
+    GS_LIST(struct entry) queue;
     bool is_under_way;
     bool misses_some; /**< pods that wait, for want of memory */
     size_t left, in_flight;
@@ -145,8 +145,8 @@ static void push(struct entry *e)
 {
     struct gs_fence *f = e->fence;
 
-    e->state = STATE_TODO;
-    GS_LIST_APPEND(&f->todo, e, link);
+    e->state = STATE_QUEUED;
+    GS_LIST_APPEND(&f->queue, e, link);
 }
 
 /* Out of whatever it was in. */
@@ -154,8 +154,8 @@ static void rest(struct entry *e)
 {
     struct gs_fence *f = e->fence;
 
-    if (e->state == STATE_TODO)
-        GS_LIST_REMOVE(&f->todo, e, link);
+    if (e->state == STATE_QUEUED)
+        GS_LIST_REMOVE(&f->queue, e, link);
     if (e->state == STATE_SENT) {
         gs_kube_client_cancel(f->client, e->ticket);
         f->in_flight--;
@@ -254,10 +254,10 @@ static void wait_for_refused(struct gs_fence *f)
 
 static void pump(struct gs_fence *f)
 {
-    while (f->is_under_way && f->todo.first != NULL && f->in_flight < IN_FLIGHT) {
-        struct entry *e = f->todo.first;
+    while (f->is_under_way && f->queue.first != NULL && f->in_flight < IN_FLIGHT) {
+        struct entry *e = f->queue.first;
 
-        GS_LIST_REMOVE(&f->todo, e, link);
+        GS_LIST_REMOVE(&f->queue, e, link);
         e->state = STATE_SENT;
         if (gs_fence_write(f, &e->pod, 0, on_written, e, &e->ticket) < 0) {
             again(e);
@@ -265,7 +265,7 @@ static void pump(struct gs_fence *f)
         }
         f->in_flight++;
     }
-    if (f->is_under_way && f->todo.first == NULL && f->in_flight == 0)
+    if (f->is_under_way && f->queue.first == NULL && f->in_flight == 0)
         wait_for_refused(f);
 }
 

@@ -84,7 +84,6 @@ struct entry {
 struct node {
     struct gs_str name;
     struct entry *entry;
-    char name_text[];
 };
 
 /** An answer on its way. */
@@ -258,19 +257,12 @@ static void judge(struct gs_handshake *h, struct entry *e)
 static struct node *node_of(struct gs_handshake *h, struct gs_str name)
 {
     struct node *node = gs_map_find(&h->nodes, name);
-    char *text;
 
     if (node != NULL)
         return node;
-    node = calloc(1, sizeof(*node) + name.n + 1);
-    if (node == NULL)
-        return NULL;
-    text = node->name_text;
-    node->name = gs_str_keep(name, &text);
-    if (gs_map_set(&h->nodes, node->name, node) < 0) {
-        free_node(h, node);
-        return NULL;
-    }
+    node = gs_map_make(&h->nodes, name, sizeof(*node), &name);
+    if (node != NULL)
+        node->name = name;
     return node;
 }
 

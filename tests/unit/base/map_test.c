@@ -42,6 +42,25 @@ static void test_set_replaces(void **state)
 
 /* Against a plain array of flags: whatever is removed in whatever order, the rest stays findable.
  */
+static void test_make_keeps_the_key(void **state)
+{
+    struct gs_map map = {0};
+    char name[] = "node-1";
+    struct gs_str key = gs_str_of(name);
+    uint64_t *block;
+
+    (void)state;
+    block = gs_map_make(&map, key, sizeof(*block), &key);
+    assert_non_null(block);
+    assert_int_equal(*block, 0);
+    assert_ptr_equal(key.p, (char *)block + sizeof(*block));
+    name[0] = 'x'; /* the text is the block's */
+    assert_ptr_equal(gs_map_find(&map, GS_STR("node-1")), block);
+    assert_ptr_equal(gs_map_remove(&map, key), block);
+    free(block);
+    gs_map_fini(&map);
+}
+
 static void test_against_array(void **state)
 {
     static char name[KEYS][16];
@@ -83,6 +102,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_set_replaces),
+        cmocka_unit_test(test_make_keeps_the_key),
         cmocka_unit_test(test_against_array),
     };
 
