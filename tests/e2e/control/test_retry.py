@@ -2,7 +2,7 @@
 
 import time
 
-from kit import daemon, objects, procs
+from kit import daemon, objects
 
 WHOLE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 40000}
 
@@ -32,7 +32,7 @@ def test_room_of_which_no_object_tells(scheduler_daemon, make_nodes, make_pod, w
     release = scheduler_daemon(values={"scheduler": {"kubeScheduler": {"podMaxBackoffSeconds": 60}}},
                                argv0=[daemon.program(), f"--reservation-lease={lease}s"])
     (node,) = make_nodes(1, cards=1, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
-    procs.until(lambda: release.filter(objects.pod("ghost", WHOLE), [node])["NodeNames"] == [node], 10, "the card is promised")
+    release.promise(objects.pod("ghost", WHOLE), node)
     begin = time.monotonic()
     pod = make_pod(WHOLE, scheduler=release.scheduler_name)
     api.wait(objects.path_of(pod), objects.failed_scheduling, 30, "refused")

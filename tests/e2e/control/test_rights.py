@@ -155,7 +155,7 @@ def test_room_of_which_no_object_tells(release, without, api, make_nodes, make_p
     whole = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 40000}
     with without(*NUDGE):
         log = Log(release)
-        procs.until(lambda: release.filter(objects.pod("ghost", whole), [node])["NodeNames"] == [node], 10, "promised")
+        release.promise(objects.pod("ghost", whole), node)
         pod = make_pod(whole)
         log.says("pod not nudged", "cannot patch resource", timeout=30)
     wait_bound(pod, 60)
