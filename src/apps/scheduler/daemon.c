@@ -371,7 +371,7 @@ int gs_daemon_run(struct gs_daemon *d)
     GS_LOG_INFO(
         "serving", GS_LOG_CSTR("address", gs_http_server_address(d->server)),
         GS_LOG_CSTR("metrics", d->metrics != NULL ? gs_http_server_address(d->metrics) : "nowhere"),
-        GS_LOG_UINT("vendors", d->policies.n));
+        GS_LOG_UINT("device_kinds", d->policies.n));
     gs_loop_timer_in(d->loop, &d->housekeeping, HOUSEKEEPING_MS, on_housekeeping, d);
     return gs_loop_run(d->loop);
 }

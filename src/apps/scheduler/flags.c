@@ -7,7 +7,7 @@
 
 #include "core/str.h"
 
-enum kind { STR, BOOL, INT, MS };
+enum kind { STR, ONE, BOOL, INT, MS };
 
 static const struct flag {
     const char *name;
@@ -119,6 +119,17 @@ static int parse_bool(const char *text, bool *ret)
     return -EINVAL;
 }
 
+/* Is the text one of the words of "a|b"? */
+static bool is_one_of(const char *text, const char *words)
+{
+    struct gs_str rest = gs_str_of(words), word;
+
+    while (gs_str_cut(&rest, '|', &word))
+        if (gs_str_eq_c(word, text))
+            return true;
+    return false;
+}
+
 static int set(const struct flag *f, const char *text, struct gs_flags *ret, struct gs_err *err)
 {
     void *at = (char *)ret + f->at;
@@ -126,6 +137,9 @@ static int set(const struct flag *f, const char *text, struct gs_flags *ret, str
 
     switch (f->kind) {
     case STR:
+    case ONE:
+        if (f->kind == ONE && !is_one_of(text, f->arg))
+            return gs_err_set(err, -EINVAL, "--%s: '%s' is none of %s", f->name, text, f->arg);
         *(const char **)at = text;
         break;
     case BOOL:

@@ -1,6 +1,8 @@
 """What the chart makes of its values, without a cluster."""
 
 import base64
+import json
+import re
 import subprocess
 
 import pytest
@@ -268,7 +270,7 @@ def test_command_line(template):
         "--gpu-scheduler-policy=spread", "--force-overwrite-default-scheduler=true",
         "--device-config-file=/device-config/device-config.yaml", "--node-lock-timeout=5m", "--leader-elect=true",
         "--leader-elect-resource-name=hami-scheduler", "--leader-elect-resource-namespace=gpuslice-system",
-        "--grant-key-file=/grant-key/key"]
+        "--node-choice=extender", "--grant-key-file=/grant-key/key"]
 
 
 def test_pods_are_confined(template):
@@ -351,6 +353,15 @@ def test_outside_kube_scheduler(template):
     assert "--client-ca-file=/client-ca/ca.crt" in daemon_args(objects)
     assert helm.pick(objects, "Service")["spec"]["sessionAffinity"] == "ClientIP"
     assert not [o for o in objects if o["kind"] == "ClusterRoleBinding" and o["roleRef"]["name"].startswith("system:")]
+
+
+def test_node_choice_is_named_as_the_flag(template):
+    """The chart's words are the daemon's, and the preset is the same."""
+    flags = (ROOT / "src" / "apps" / "scheduler" / "flags.def").read_text()
+    preset, words = re.search(r'X\("node-choice", ONE, \w+, "(\w+)", "(\S+)"', flags).groups()
+    schema = json.loads((helm.CHART / "values.schema.json").read_text())
+    assert schema["properties"]["scheduler"]["properties"]["nodeChoice"]["enum"] == words.split("|")
+    assert f"--node-choice={preset}" in daemon_args(template())
 
 
 def test_node_choice_of_the_scheduler(template):

@@ -87,12 +87,21 @@ def test_flags():
     explain = set(re.findall(r"--[\w-]+", help_of("gpuslice", "explain")))
     checked = 0
     for span in spans(TEXT):
-        if span.startswith(("./dev", "helm", "kubectl")):
+        if span.startswith(("./dev", "helm", "kubectl", "kube-scheduler", "docker", "ctr")):
             continue
         for flag in re.findall(r"--[\w-]+", span):
             assert flag in flags | explain, f"docs/scheduler.md: {span}"
             checked += 1
     assert checked > 10
+
+
+def test_a_word_that_a_flag_does_not_know():
+    """It is refused with those it knows, which the help names too."""
+    assert "--node-choice extender|scheduler" in help_of("gpuslice-scheduler")
+    done = subprocess.run([stage_dir() / "bin" / "gpuslice-scheduler", "--node-choice=filter"], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode != 0
+    assert "--node-choice: 'filter' is none of extender|scheduler" in done.stderr
 
 
 def test_presets():
