@@ -14,19 +14,20 @@ usage: ./dev sim [OPTIONS] -- CMD...
   --granularity G   2Mi, or `random`
   --zero-cost       no modelled time, no system calls on hot paths
   --cudart 12|13    preload the simulator's CUDA runtime of that major version
-  --keep NAME       name the cards; they stay until `./dev sim --stop NAME`; calls with one NAME share them
+  --keep NAME       name the cards; they stay as they were made until `./dev sim --stop NAME`; calls with one NAME share
+                    them, and need not say again what they are like
   --stop NAME       end kept cards
 Standard output and exit status are CMD's.
 EOF
 }
 
 vendor=nvidia keep='' preload=''
-export GPUSLICE_SIM_CARDS=1 GPUSLICE_SIM_MEMORY=8Gi
+declare -A given=() # of the options that the cards are made by
 base="/dev/shm/gpuslice-sim-$(id -u)"
 value() { [ $# -ge 2 ] || die "sim: $1 needs a value"; }
 while [ $# -gt 0 ]; do
     case "$1" in
-        --zero-cost) export GPUSLICE_SIM_MODE=zero-cost && shift && continue ;;
+        --zero-cost) given[mode]=zero-cost && shift && continue ;;
         -h | --help) usage && exit 0 ;;
         --) shift && break ;;
         -*) value "$@" ;;
@@ -34,11 +35,7 @@ while [ $# -gt 0 ]; do
     esac
     case "$1" in
         --vendor) vendor="$2" ;;
-        --cards) GPUSLICE_SIM_CARDS="$2" ;;
-        --memory) GPUSLICE_SIM_MEMORY="$2" ;;
-        --model) export GPUSLICE_SIM_MODEL="$2" ;;
-        --overhead) export GPUSLICE_SIM_OVERHEAD="$2" ;;
-        --granularity) export GPUSLICE_SIM_GRANULARITY="$2" ;;
+        --cards | --memory | --model | --overhead | --granularity) given[${1#--}]="$2" ;;
         --cudart) preload="libcudart.so.$2" ;;
         --keep) keep="$2" ;;
         --stop)
@@ -57,16 +54,34 @@ lib="$stage/lib/gpuslice/sim/$vendor"
 [ -d "$lib" ] || "$GS_ROOT/tools/build.sh" release
 [ -d "$lib" ] || die "sim: no simulated cards for vendor '$vendor'"
 
+# keep_as_made FILE: the first call with a name notes what its cards are like; a later one that wants others is told.
+keep_as_made() {
+    local one made
+    for one in cards=1 memory=8Gi model= overhead= granularity= mode=; do
+        printf '%s=%s\n' "${one%%=*}" "${given[${one%%=*}]-${one#*=}}"
+    done >"$1.$$"
+    ln "$1.$$" "$1" 2>/dev/null || true # of calls at the same moment one is the first
+    rm "$1.$$"
+    for one in "${!given[@]}"; do
+        made="$(sed -n "s/^$one=//p" "$1")"
+        [ "$made" = "${given[$one]}" ] ||
+            die "sim: the cards '$keep' were made with $one '$made', not '${given[$one]}'; end them with ./dev sim --stop $keep"
+    done
+}
+
 cd "$GS_CALLER_DIR"
 install -d -m 0700 "$base"
 if [ -n "$keep" ]; then
     export GPUSLICE_SIM_DIR="$base/kept-$keep"
     mkdir -p "$GPUSLICE_SIM_DIR"
+    keep_as_made "$GPUSLICE_SIM_DIR/made"
 else
     GPUSLICE_SIM_DIR="$(mktemp -d "$base/run-XXXXXX")"
     export GPUSLICE_SIM_DIR
     trap 'rm -rf "$GPUSLICE_SIM_DIR"' EXIT
 fi
+export GPUSLICE_SIM_CARDS=1 GPUSLICE_SIM_MEMORY=8Gi
+for one in "${!given[@]}"; do export "GPUSLICE_SIM_${one^^}=${given[$one]}"; done
 export PATH="$stage/bin:$PATH"
 export LD_LIBRARY_PATH="$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 [ -z "$preload" ] || export LD_PRELOAD="$lib/$preload${LD_PRELOAD:+:$LD_PRELOAD}"
