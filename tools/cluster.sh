@@ -2,7 +2,7 @@
 # A real Kubernetes control plane on this machine: etcd, kube-apiserver, kube-scheduler, controller-manager.
 #   build   make the programs (once; cached in .cache/k8s by what tests/e2e/cluster names)
 #   up      start one and print its kubeconfig; `down` ends it, `status` tells
-# Nodes are API objects only; nothing runs a pod.
+# Nodes are API objects only; nothing runs a pod (kubelet is for one suite of e2e, which starts it itself).
 set -euo pipefail
 cd "$GS_ROOT"
 . tools/lib.sh
@@ -19,6 +19,7 @@ programs=(
     "kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler"
     "kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager"
     "kubectl k8s.io/kubernetes/cmd/kubectl"
+    "kubelet k8s.io/kubernetes/cmd/kubelet"
     "helm helm.sh/helm/v3/cmd/helm"
 )
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what a group of commands needs. Groups: build, test, clients, abi, frameworks, all.
+# Install what a group of commands needs. Groups: build, test, clients, node, abi, frameworks, all.
 set -euo pipefail
 cd "$GS_ROOT"
 . tools/lib.sh
@@ -39,6 +39,18 @@ deps_clients() {
     fi
 }
 
+# containerd and runc for a real node in e2e: unpacked, not installed.
+deps_node() {
+    apt_install iproute2 util-linux
+    if ! (debian_mirror) >/dev/null 2>&1; then
+        say "no Debian archive here: the tests on a real node are skipped"
+        return
+    fi
+    debian_unpack bookworm containerd .cache/tools/containerd
+    debian_unpack bookworm runc .cache/tools/runc
+    debian_unpack bookworm containernetworking-plugins .cache/tools/cni
+}
+
 deps_abi() {
     deps_test
     .venv/bin/python tools/fetch_abi_inputs.py >&2
@@ -52,7 +64,7 @@ deps_frameworks() {
 [ $# -gt 0 ] || set -- build
 for group in "$@"; do
     case "$group" in
-        build | test | clients | abi | frameworks) "deps_$group" ;;
+        build | test | clients | node | abi | frameworks) "deps_$group" ;;
         all) deps_clients && deps_abi ;;
         *) die "unknown group '$group'" ;;
     esac

@@ -13,6 +13,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 [ "${1:-}" != -- ] || shift
 [ ${#suites[@]} -gt 0 ] || suites=(tests/e2e)
+case " ${suites[*]} " in *" tests/e2e "* | *" tests/e2e/image "*) tools/deps.sh node ;; esac
 tools/cluster.sh build
 GS_WITH_TESTS=1 tools/build.sh release # kube_client drives a test program
 export GS_STAGE="$PWD/build/stage"

@@ -29,10 +29,11 @@ def bin_dir() -> pathlib.Path:
 
 
 class Cluster:
-    """One control plane in one folder. `keep`: its processes outlive this one (./dev cluster up)."""
+    """One control plane in one folder. `keep`: its processes outlive this one (./dev cluster up). `api_args`: more
+    arguments of kube-apiserver."""
 
-    def __init__(self, folder: pathlib.Path, keep: bool = False):
-        self.folder, self.keep, self.bin = folder, keep, bin_dir()
+    def __init__(self, folder: pathlib.Path, keep: bool = False, api_args: list | None = None):
+        self.folder, self.keep, self.bin, self.api_args = folder, keep, bin_dir(), api_args or []
         self.procs: dict[str, procs.Process] = {}
         self.authority: pki.Authority | None = None
         self.ports: dict[str, int] = {}
@@ -65,12 +66,13 @@ class Cluster:
         self.authority = pki.Authority(folder)
         self.authority.issue(APISERVER, "kube-apiserver", sans=[
             "kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", "127.0.0.1", "10.96.0.1"])
-        self._user(ADMIN, ADMIN, "system:masters")
-        self._user("scheduler", "system:kube-scheduler")
-        self._user("controller-manager", "system:kube-controller-manager")
+        self.add_user(ADMIN, ADMIN, "system:masters")
+        self.add_user("scheduler", "system:kube-scheduler")
+        self.add_user("controller-manager", "system:kube-controller-manager")
         pki.signing_pair(folder, "sa")
 
-    def _user(self, name: str, common_name: str, organization: str = "") -> None:
+    def add_user(self, name: str, common_name: str, organization: str = "") -> None:
+        """A kubeconfig `name` with a certificate of that user and group."""
         pair = self.authority.issue(name, common_name, organization)
         self.write_kubeconfig(name, {"client-certificate": str(pair.cert), "client-key": str(pair.key)})
 
@@ -97,7 +99,7 @@ class Cluster:
             # No kubelet and no node controller is there to take the not-ready taint off again.
             "--disable-admission-plugins=TaintNodesByCondition",
             "--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000",
-            f"--cert-dir={self.folder / 'certs'}"] + self._audit())
+            f"--cert-dir={self.folder / 'certs'}", *self.api_args, *self._audit()])
         self.procs["kube-apiserver"].wait_ready(lambda: self.api_ready(), 120)
 
     def _audit(self) -> list[str]:

@@ -6,13 +6,13 @@ import threading
 
 
 class Service(threading.Thread):
-    """Listens on a loopback port; `endpoints` are ports, changed at will."""
+    """Listens on a loopback port, or at `address`; `endpoints` are ports, changed at will."""
 
-    def __init__(self, endpoints: list[int]):
+    def __init__(self, endpoints: list[int], address: tuple[str, int] = ("127.0.0.1", 0)):
         super().__init__(daemon=True, name="service")
         self.endpoints = list(endpoints)
         self._turn = itertools.count()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(address)
         self.port = self._listener.getsockname()[1]
 
     def run(self) -> None:
