@@ -13,6 +13,10 @@ from kit.cluster import Cluster
 _serial = itertools.count(1)
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timing: holds a figure or a pace, for which the machine must have time")
+
+
 @pytest.fixture(scope="session")
 def cluster():
     """etcd and kube-apiserver, for the whole run. GS_E2E_KEEP=1 leaves the folder with the logs."""

@@ -59,6 +59,7 @@ def test_resources_no_node_has_are_left_to_the_extender(release, api, make_nodes
     assert objects.note(wait_bound(make_pod({resource: 5}, scheduler=release.scheduler_name)), GRANT)
 
 
+@pytest.mark.timing
 def test_a_refused_pod_is_tried_again_soon(release, api, make_nodes, make_pod, wait_bound):
     """After several refusals the profile still waits at most 3 s (10 s is kube-scheduler's default)."""
     node, = make_nodes(1, cards=1, vendor="nvidia", labels={"no-room": ""})

@@ -79,6 +79,7 @@ def at(times: list, part: float) -> float:
     return sorted(times)[min(len(times) - 1, int(len(times) * part))]
 
 
+@pytest.mark.timing
 def test_what_the_webhook_adds(scheduler_daemon, bare_hook, cluster, api, make_namespace, namespace, record_property):
     """The same pod in turn where our webhook is asked, where one is that says the same without any thought, and where
     none is: so all three see the same machine, and what ours adds is judged by what any webhook adds. A round trip to

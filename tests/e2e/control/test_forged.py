@@ -33,7 +33,7 @@ def test_forged_grants_count_for_nothing(scheduler_daemon, make_nodes, make_pod,
     stripped = make_pod(SLICE, annotations=forged)
     assert objects.note(stripped, cards.GRANT) is None
     wait_bound(stripped)  # its event comes after those of the others
-    books = procs.until(lambda: (b := cards.in_books(release.metrics()))["slots"] and b, 10, "books")
+    books = procs.until(lambda: (b := cards.in_books(release.metrics()))["slots"] and b, 30, "books")
     assert dict(books["mem"]) == {f"GPU-{node}-0": 2000}
     assert dict(books["slots"]) == {f"GPU-{node}-0": 2}
 

@@ -3,6 +3,7 @@
 import re
 import time
 
+import pytest
 from kit import cards, objects
 
 NODES, CARDS, PODS, ROUNDS = 100, 8, 60, 4
@@ -36,6 +37,7 @@ def bind_all(api, namespace: str, prefix: str, limits) -> float:
     return time.monotonic() - begin
 
 
+@pytest.mark.timing
 def test_slices_keep_pace_with_plain_pods(scheduler_daemon, plain_scheduler, make_nodes, api, namespace,
                                           record_property):
     """In turn, so that both see the same machine. Two things more, which no load can blur: for a pod nothing but one

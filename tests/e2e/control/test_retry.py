@@ -2,11 +2,13 @@
 
 import time
 
+import pytest
 from kit import daemon, objects
 
 WHOLE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 40000}
 
 
+@pytest.mark.timing
 def test_room_appears(scheduler_daemon, make_nodes, make_pod, wait_bound, api, record_property):
     name = scheduler_daemon().scheduler_name
     make_nodes(1, cards=1, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
@@ -26,6 +28,7 @@ def test_room_appears(scheduler_daemon, make_nodes, make_pod, wait_bound, api, r
     assert took < 5
 
 
+@pytest.mark.timing
 def test_room_of_which_no_object_tells(scheduler_daemon, make_nodes, make_pod, wait_bound, api, record_property):
     """A promise ends by its lease: kube-scheduler, whose back-off is long here, hears of it by the pod itself."""
     lease = 6

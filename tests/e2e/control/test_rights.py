@@ -81,11 +81,11 @@ def without(release, cluster, api):
         assert fewer != rules
         api.put(path, {**api.get(path), "rules": [r for r in fewer if r["verbs"]]})
         try:
-            procs.until(lambda: not is_allowed(user, release, resource, verb), 10, "the right is gone")
+            procs.until(lambda: not is_allowed(user, release, resource, verb), 30, "the right is gone")
             yield
         finally:
             api.put(path, {**api.get(path), "rules": rules})
-            procs.until(lambda: is_allowed(user, release, resource, verb), 10, "the right is back")
+            procs.until(lambda: is_allowed(user, release, resource, verb), 30, "the right is back")
 
     return lacking
 

@@ -110,7 +110,7 @@ def test_quota_counts_slices(release, api, namespace, make_pod):
             return "exceeding resource quota" in e.body["message"]
         return False
 
-    procs.until(refused, 10, "the quota is known")
+    procs.until(refused, 30, "the quota is known")
     make_pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 2000})
 
 

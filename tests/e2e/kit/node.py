@@ -30,7 +30,14 @@ def why_not() -> str:
         if not file.exists():
             return f"no {file.name}: this machine has no Debian archive to take it from"
     tried = subprocess.run(["unshare", "--net", "--mount", "--pid", "--fork", "true"], capture_output=True, text=True)
-    return tried.stderr.strip()
+    if tried.returncode:
+        return tried.stderr.strip()
+    try:
+        make_cgroups(probe := f"{procs.PREFIX}probe-{os.getpid()}")
+    except OSError as e:
+        return f"no control groups to be had: {e}"
+    drop_cgroups(probe)
+    return ""
 
 
 class Node:
@@ -65,6 +72,14 @@ class Node:
         if done.returncode:
             raise RuntimeError(f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
+
+
+def make_cgroups(name: str) -> None:
+    """In each hierarchy of version 1, or in the one of version 2."""
+    root = pathlib.Path("/sys/fs/cgroup")
+    for top in [root] if (root / "cgroup.procs").exists() else root.iterdir():
+        if (top / "cgroup.procs").exists():
+            (top / name).mkdir(exist_ok=True)
 
 
 def drop_cgroups(name: str) -> bool:
@@ -138,9 +153,7 @@ def kubelet(folder: pathlib.Path, cluster: Cluster, socket: pathlib.Path) -> Non
         "failCgroupV1": False, "failSwapOn": False, "makeIPTablesUtilChains": False, "serializeImagePulls": False,
         "nodeStatusUpdateFrequency": "1s", "healthzPort": 10248, "localStorageCapacityIsolation": False,
         "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"}}))
-    for top in pathlib.Path("/sys/fs/cgroup").iterdir():
-        if (top / "cgroup.procs").exists():
-            (top / folder.name).mkdir(exist_ok=True)
+    make_cgroups(folder.name)
     procs.Process(folder, "kubelet", [
         cluster.bin / "kubelet", f"--config={config}", f"--kubeconfig={cluster.kubeconfig('node')}",
         f"--hostname-override={NAME}", f"--node-ip={ADDRESS}", f"--root-dir={folder / 'kubelet'}",

@@ -34,7 +34,7 @@ def test_repeats_are_counted(probe, api, make_pod, namespace):
     for _ in range(4):
         post(probe, pod)
     settle(probe, 2)
-    procs.until(lambda: events_of(api, namespace, "Tried")[0].count == 5, 10, "counted")
+    procs.until(lambda: events_of(api, namespace, "Tried")[0].count == 5, 30, "counted")
     [event] = events_of(api, namespace, "Tried")
     assert (event.type, event.message, event.source.component) == ("Warning", "hello world", "probe")
     about = event.involved_object
@@ -48,7 +48,7 @@ def test_similar_ones_are_folded(probe, api, make_pod, namespace):
     for i in range(14):
         post(probe, pod, f"attempt_{i}", "Folded")
     settle(probe, 11)
-    procs.until(lambda: sum(e.count for e in events_of(api, namespace, "Folded")) == 14, 10, "all told")
+    procs.until(lambda: sum(e.count for e in events_of(api, namespace, "Folded")) == 14, 30, "all told")
     found = events_of(api, namespace, "Folded")
     assert len(found) == 11
     [last] = [e for e in found if e.message.startswith("(combined from similar events): ")]
@@ -62,7 +62,7 @@ def test_an_object_is_held_to_a_rate(probe, api, make_pod, namespace):
     post(probe, other, "same", "Burst")
     stats = settle(probe, 2)
     assert stats["dropped"] == 40 - 25
-    procs.until(lambda: {e.count for e in events_of(api, namespace, "Burst")} == {25, 1}, 10, "told")
+    procs.until(lambda: {e.count for e in events_of(api, namespace, "Burst")} == {25, 1}, 30, "told")
 
 
 def test_of_a_node(probe, api, make_nodes):
@@ -81,7 +81,7 @@ def test_forgotten_by_the_server(probe, api, make_pod, namespace):
     [event] = events_of(api, namespace, "Gone")
     api.core.delete_namespaced_event(event.metadata.name, namespace)
     post(probe, pod, reason="Gone")
-    procs.until(lambda: len(events_of(api, namespace, "Gone")) == 1, 10, "told anew")
+    procs.until(lambda: len(events_of(api, namespace, "Gone")) == 1, 30, "told anew")
 
 
 def test_good_news_is_paced_and_trouble_goes_first(probe, namespace, api):
