@@ -285,17 +285,29 @@ static void count_suspended(uint32_t dev, uint64_t ns)
 {
     (void)gs_atomic_add(&gs_self.device[dev].meter.waited_ns, ns, __ATOMIC_RELAXED);
     (void)gs_atomic_add(&use_of(dev)->waited_ns, ns, __ATOMIC_RELAXED);
+    /* whoever is the head of the queue stands still, and is not dead */
+    __atomic_store_n(&gs_limiter_card_of(dev)->beat_ns, gs_limiter_clock(), __ATOMIC_RELAXED);
 }
 
-/** The whole process stands still; in no queue, for nobody is to wait for us meanwhile. Nor is its
- * wait a demand that the board would keep the share for (`wait_since_ns`): the meter has it as it
- * passes. */
-static void wait_suspended(struct launch *l)
+/** The process's wait is over, in whatever way. */
+static void stop_waiting(uint32_t dev)
 {
-    set_reason(l, GS_WAIT_SUSPEND, l->start_ns);
-    gs_suspend_wait(l->dev, l->what, count_suspended); /* this tells the trace */
+    uint64_t *since = &use_of(dev)->wait_since_ns;
+
+    if (GS_UNLIKELY(gs_atomic_load(since, __ATOMIC_RELAXED) != 0))
+        gs_atomic_store(since, 0, __ATOMIC_RELAXED);
+}
+
+/** The whole process stands still, from the beginning of a launch or from the middle of its wait
+ * on. Other processes are not to wait for us meanwhile, nor is the wait a demand that the board
+ * would keep the share for: the meter has it as it passes. */
+static void wait_suspended(struct launch *l, uint64_t now)
+{
+    set_reason(l, GS_WAIT_SUSPEND, now);
+    stop_waiting(l->dev);
+    gs_suspend_wait(l->dev, l->what, count_suspended); /* this tells the log and the trace */
     l->reason_ns = gs_limiter_clock();
-    l->counted_ns = l->reason_ns - l->start_ns;
+    l->counted_ns += l->reason_ns - now;
 }
 
 /** Until our ticket is served. */
@@ -304,6 +316,10 @@ static void wait_turn(struct launch *l, uint32_t ticket)
     while (!gs_order_is_head(l->dev, ticket)) {
         uint64_t now = gs_limiter_clock();
 
+        if (GS_UNLIKELY(gs_suspend_is_on())) {
+            wait_suspended(l, now);
+            continue;
+        }
         set_reason(l, GS_WAIT_TURN, now);
         keep_house(l->dev, now);
         gs_order_wait(l->dev, ticket, now, now + GS_LIMITER_QUANTUM_NS);
@@ -340,6 +356,10 @@ static void wait_share(struct launch *l)
         if ((!l->measured && !gs_suspend_is_on() && gs_limiter_spend(l->dev, l->cost_ns)) ||
             attempt(l, now, &why, &ns))
             break;
+        if (GS_UNLIKELY(why == GS_WAIT_SUSPEND)) {
+            wait_suspended(l, now);
+            continue;
+        }
         set_reason(l, why, now);
         gs_atomic_store(since, l->start_ns, __ATOMIC_RELAXED);
         keep_house(l->dev, now);
@@ -360,15 +380,6 @@ static void account_wait(struct launch *l, uint64_t now)
     gs_usage_waited(&gs_self.device[l->dev], use_of(l->dev), now - l->start_ns - l->counted_ns);
 }
 
-/** The process's wait is over, in whatever way. */
-static void stop_waiting(uint32_t dev)
-{
-    uint64_t *since = &use_of(dev)->wait_since_ns;
-
-    if (GS_UNLIKELY(gs_atomic_load(since, __ATOMIC_RELAXED) != 0))
-        gs_atomic_store(since, 0, __ATOMIC_RELAXED);
-}
-
 static void admit(struct launch *l)
 {
     enum gs_wait_reason why;
@@ -382,7 +393,7 @@ static void admit(struct launch *l)
     (void)gs_atomic_add(&use_of(l->dev)->launches, 1, __ATOMIC_RELAXED);
     gs_atomic_store(&use_of(l->dev)->active_ns, l->start_ns, __ATOMIC_RELAXED);
     if (GS_UNLIKELY(gs_suspend_is_on()))
-        wait_suspended(l);
+        wait_suspended(l, l->start_ns);
     if (gs_order_is_empty(l->dev)) /* nobody waits here: one that did has left it by a jump */
         stop_waiting(l->dev);
     if (gs_order_is_empty(l->dev) &&

@@ -102,6 +102,33 @@ def test_a_bad_resize_changes_nothing(seen, args):
     assert share == pytest.approx(0.30, abs=POINTS)
 
 
+# ---- suspend and resume --------------------------------------------------------------------------------------------
+
+
+def suspended_in_a_wait():
+    """Four threads of `b` wait for its share when it is suspended; `a` is hungry beside it."""
+    with Cards() as cards:
+        watch = cards.watch()
+        elastic = ["--cores", "30", "--policy", "elastic"]
+        cards.slice("a", elastic, "--kernels", "k1ms", "--seconds", "40")
+        cards.slice("b", elastic, "--kernels", "k1ms", "--seconds", "40", "--threads", "4", "--streams", "1")
+        beside = share_of(watch, "a", max(begun(watch, "a"), begun(watch, "b")) + 1.0, 2.0)
+        cards.cli("suspend", "b")
+        lent = share_of(watch, "a", now() + 0.4, 2.0)
+        log = log_of(cards, "b")
+        cards.cli("resume", "b")
+        return beside, lent, log, [share_of(watch, g, now() + 1.0, 2.0) for g in ("a", "b")]
+
+
+@scenario(suspended_in_a_wait)
+def test_a_suspension_that_comes_while_launches_wait(seen):
+    beside, lent, log, after = seen
+    assert beside == pytest.approx(0.30, abs=POINTS)
+    assert log.count("the slice is suspended") == 4, log  # each launch that waits says why
+    assert lent >= 0.95  # who is suspended asks for nothing
+    assert after == [pytest.approx(0.30, abs=POINTS)] * 2
+
+
 # ---- HAMi's monitor ------------------------------------------------------------------------------------------------
 
 
