@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "core/cleanup.h"
 
-struct gs_err;
 struct gs_probe_watch;
 
 #define GS_PROBE_CARDS   64
@@ -18,7 +18,7 @@ struct gs_card {
     char uuid[96];
     char name[96];
     uint64_t total_bytes;
-    uint64_t used_bytes; /**< by everybody */
+    uint64_t used_bytes; /**< by everybody, or GS_PROBE_UNKNOWN */
     uint64_t util_pct;   /**< 0..100 or GS_PROBE_UNKNOWN */
 };
 
@@ -36,6 +36,7 @@ struct gs_probe {
     struct gs_card_process *process; /**< heap */
     size_t n_processes;
     size_t cap_processes;
+    char lost[GS_ERR_TEXT]; /**< what the driver did not tell, for people; empty: it told all */
 };
 
 /** What one process does on a card. */

@@ -1,60 +1,34 @@
 #include "apps/gpuslice/overhead.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #include "apps/gpuslice/app.h"
+#include "base/aside.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "node/probe.h"
 
 /** A driver that takes longer to create a context is not waited for. */
-#define MEASURE_MS 20000
+#define MEASURE_MS 20000u
 
-/* In the child; does not return. What the driver prints is not ours to show. */
-static void measure(const struct gs_card *card, int report_fd)
+/* In the child. */
+static void measure(const void *arg, int out_fd)
 {
-    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const struct gs_card *card = arg;
     uint64_t bytes;
 
-    if (null_fd >= 0) {
-        (void)dup2(null_fd, STDOUT_FILENO);
-        (void)dup2(null_fd, STDERR_FILENO);
-    }
     if (card->vendor->context_bytes(card->uuid, &bytes, NULL) != 0 ||
-        write(report_fd, &bytes, sizeof(bytes)) != (ssize_t)sizeof(bytes))
+        write(out_fd, &bytes, sizeof(bytes)) != (ssize_t)sizeof(bytes))
         _exit(1);
-    _exit(0);
 }
 
-/* Returns 0 with the cost, or negative errno where it stays unknown. */
-static int ask(const struct gs_card *card, uint64_t *ret_bytes)
+/* False where the cost stays unknown. */
+static bool ask(const struct gs_card *card, uint64_t *ret_bytes)
 {
-    int report[2], rc = -EIO;
-    struct pollfd ready = {.events = POLLIN};
-    pid_t child;
-
-    if (pipe2(report, O_CLOEXEC) != 0)
-        return -errno;
-    child = fork();
-    if (child == 0)
-        measure(card, report[1]);
-    gs_file_close(&report[1]);
-    ready.fd = report[0];
-    if (child > 0 && poll(&ready, 1, MEASURE_MS) == 1 &&
-        read(report[0], ret_bytes, sizeof(*ret_bytes)) == (ssize_t)sizeof(*ret_bytes))
-        rc = 0;
-    gs_file_close(&report[0]);
-    if (child > 0) {
-        (void)kill(child, SIGKILL); /* done or hanging: its context goes with it */
-        (void)waitpid(child, NULL, 0);
-    }
-    return rc;
+    return gs_aside_ask(measure, card, MEASURE_MS, ret_bytes, sizeof(*ret_bytes), NULL) ==
+           (int)sizeof(*ret_bytes);
 }
 
 int gs_overhead_check(const struct gs_card *card, uint64_t limit_bytes, struct gs_err *err)
@@ -62,7 +36,7 @@ int gs_overhead_check(const struct gs_card *card, uint64_t limit_bytes, struct g
     char cost[GS_APP_SIZE], limit[GS_APP_SIZE];
     uint64_t bytes = 0;
 
-    if (limit_bytes >= GS_OVERHEAD_SURE || !card->vendor->context_bytes || ask(card, &bytes) != 0 ||
+    if (limit_bytes >= GS_OVERHEAD_SURE || !card->vendor->context_bytes || !ask(card, &bytes) ||
         bytes <= limit_bytes)
         return 0;
     (void)gs_app_size(bytes, cost);

@@ -385,6 +385,8 @@ static int prepare(struct run *run, struct gs_err *err)
         rc = gs_probe_read(gs_registry_node, gs_registry_node_n, &run->probe, err);
     if (rc != 0)
         return rc;
+    if (run->probe.lost[0])
+        gs_app_say("%s", run->probe.lost);
     run->vendor = run->probe.card[0].vendor;
     rc = find_hook(run, err);
     if (rc == 0)

@@ -83,10 +83,19 @@ static void add_promised(struct gs_table *t, const struct gs_view *view, const c
         gs_table_add(t, memory);
 }
 
+static void add_used(struct gs_table *t, const struct gs_card *c, const struct layout *layout)
+{
+    char used[GS_APP_SIZE] = "?", total[GS_APP_SIZE];
+    bool is_known = c->used_bytes != GS_PROBE_UNKNOWN;
+
+    add_bar(t, is_known ? c->used_bytes : 0, c->total_bytes, layout);
+    gs_table_addf(t, "%s / %s", is_known ? gs_app_size(c->used_bytes, used) : used,
+                  gs_app_size(c->total_bytes, total));
+}
+
 static int write_cards(const struct gs_view *view, const struct layout *layout, struct gs_buf *buf)
 {
     GS_CLEANUP(gs_table_fini) struct gs_table t;
-    char used[GS_APP_SIZE], total[GS_APP_SIZE];
 
     gs_table_init(&t, 7, 1u << 4);
     gs_table_add(&t, "CARD");
@@ -101,9 +110,7 @@ static int write_cards(const struct gs_view *view, const struct layout *layout, 
 
         gs_table_addf(&t, "%u", c->index);
         gs_table_add(&t, c->name);
-        add_bar(&t, c->used_bytes, c->total_bytes, layout);
-        gs_table_addf(&t, "%s / %s", gs_app_size(c->used_bytes, used),
-                      gs_app_size(c->total_bytes, total));
+        add_used(&t, c, layout);
         add_pct(&t, c->util_pct);
         add_promised(&t, view, c->uuid);
         gs_table_add(&t, layout->has_uuid ? c->uuid : "");
@@ -132,9 +139,9 @@ static void put_share(struct gs_buf *text, const struct gs_view_slice *s,
     add_permille(text, share.used_10s_permille);
     gs_buf_adds(text, " %");
     if (share.now_permille != UINT64_MAX && share.now_permille != d->core_pct * 10)
-        gs_buf_addf(text, ", may use %u %% now", (unsigned)(share.now_permille / 10));
+        gs_buf_addf(text, ", may use %u %% now", (unsigned)((share.now_permille + 5) / 10));
     if (share.wait_ms_per_s != UINT64_MAX)
-        gs_buf_addf(text, ", waits %u %%", (unsigned)(share.wait_ms_per_s / 10));
+        gs_buf_addf(text, ", waits %u %%", (unsigned)((share.wait_ms_per_s + 5) / 10));
 }
 
 static void put_compute(struct gs_buf *text, const struct gs_view *view,
@@ -242,6 +249,11 @@ static int write_processes(const struct gs_view_slice *s, bool outside, struct g
 
 static void write_notes(const struct gs_view *view, struct gs_buf *buf)
 {
+    if (view->probe.lost[0]) {
+        gs_buf_adds(buf, "\n");
+        gs_table_clean(buf, view->probe.lost);
+        gs_buf_adds(buf, ".\n");
+    }
     if (view->slices.n_hidden > 0)
         gs_buf_addf(buf,
                     "\nNot shown: slices that %zu other user%s may have cannot be read.\n"
@@ -326,6 +338,8 @@ static int show(bool json, const char *lead, struct gs_view *before)
     status = gs_app_finish(lead ? &page : &buf);
     if (json && view.probe.n_cards == 0)
         gs_app_say("%s", view.no_cards.text);
+    if (json && view.probe.lost[0])
+        gs_app_say("%s", view.probe.lost);
     if (json && view.slices.n_hidden > 0)
         gs_app_say("not shown: slices that %zu other user%s may have cannot be read",
                    view.slices.n_hidden, view.slices.n_hidden == 1 ? "" : "s");

@@ -17,15 +17,13 @@ SECONDS = 5
 def both(a, b, nvml):
     with Cards() as cards:
         watch = cards.watch()
-        before = []
-        if nvml == "absent":
-            before = ["env", f"LD_LIBRARY_PATH={folder_without_nvml(cards)}"]
+        drivers = {"LD_LIBRARY_PATH": folder_without_nvml(cards)} if nvml == "absent" else {}
         if nvml == "failing":
             for name in ("nvmlDeviceGetProcessUtilization", "nvmlDeviceGetComputeRunningProcesses_v3"):
                 cards.start(["gpuslice-sim", "fault", name, "--error", "999"], "").wait(10)
         for name, share, kernels in (("a", 30, a), ("b", 70, b)):
-            cards.start(["gpuslice", "run", "--name", name, "--cores", share, "--", *before, CLIENT, "--kernels", kernels,
-                         "--seconds", SETTLE_S + SECONDS + 4], name)
+            cards.start(["gpuslice", "run", "--name", name, "--cores", share, "--", CLIENT, "--kernels", kernels,
+                         "--seconds", SETTLE_S + SECONDS + 4], name, **drivers)
         start = max(begun(watch, "a"), begun(watch, "b"))
         return [share_of(watch, g, start + SETTLE_S, SECONDS) for g in ("a", "b")]
 

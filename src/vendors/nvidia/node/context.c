@@ -1,37 +1,13 @@
 /* What one context costs on a card: create one, ask the driver what this process uses now. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/err.h"
-#include "vendors/nvidia/abi/cuda_types.h"
+#include "vendors/nvidia/node/cuda.h"
 #include "vendors/nvidia/node/nvml.h"
 #include "vendors/nvidia/node/probe.h"
-
-struct cuda {
-    void *handle;
-    CUresult (*init)(unsigned int flags);
-    CUresult (*device_get)(CUdevice *device, int ordinal);
-    CUresult (*retain)(CUcontext *context, CUdevice device);
-};
-
-static int load_cuda(struct cuda *ret, struct gs_err *err)
-{
-    struct cuda c = {0};
-
-    c.handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!c.handle)
-        return gs_err_set(err, -ENODEV, "libcuda.so.1 cannot be loaded");
-    *(void **)(void *)&c.init = dlsym(c.handle, "cuInit");
-    *(void **)(void *)&c.device_get = dlsym(c.handle, "cuDeviceGet");
-    *(void **)(void *)&c.retain = dlsym(c.handle, "cuDevicePrimaryCtxRetain");
-    if (!c.init || !c.device_get || !c.retain)
-        return gs_err_set(err, -ELIBBAD, "libcuda.so.1 lacks a basic function");
-    *ret = c;
-    return 0;
-}
 
 static int find_device(const struct gs_nvml *nvml, const char *uuid, nvmlDevice_t *ret)
 {
@@ -70,7 +46,7 @@ int gs_context_measure(const char *uuid, uint64_t *ret_bytes, struct gs_err *err
 {
     GS_CLEANUP(gs_nvml_close) struct gs_nvml nvml = {0};
     nvmlMemory_t before = {0}, after = {0};
-    struct cuda cuda = {0};
+    struct gs_cuda cuda = {0};
     CUcontext context;
     CUdevice device;
     nvmlDevice_t handle;
@@ -81,19 +57,19 @@ int gs_context_measure(const char *uuid, uint64_t *ret_bytes, struct gs_err *err
         return gs_err_set(err, -errno, "set CUDA_VISIBLE_DEVICES: %s", strerror(errno));
     rc = gs_nvml_open(&nvml, err);
     if (rc == 0)
-        rc = load_cuda(&cuda, err);
-    if (rc != 0 || !cuda.init || !cuda.device_get || !cuda.retain)
+        rc = gs_cuda_open(&cuda, err);
+    if (rc != 0 || !cuda.cuInit || !cuda.cuDeviceGet || !cuda.cuDevicePrimaryCtxRetain)
         return rc;
     rc = find_device(&nvml, uuid, &handle);
     if (rc != 0)
         return gs_err_set(err, rc, "card %s: %s", uuid, strerror(-rc));
     if (nvml.nvmlDeviceGetMemoryInfo(handle, &before) != NVML_SUCCESS)
         return gs_err_set(err, -EIO, "card %s: NVML cannot say what is used", uuid);
-    r = cuda.init(0);
+    r = cuda.cuInit(0);
     if (r == CUDA_SUCCESS)
-        r = cuda.device_get(&device, 0);
+        r = cuda.cuDeviceGet(&device, 0);
     if (r == CUDA_SUCCESS)
-        r = cuda.retain(&context, device);
+        r = cuda.cuDevicePrimaryCtxRetain(&context, device);
     if (r != CUDA_SUCCESS)
         return gs_err_set(err, -EIO, "card %s: no context can be created (CUDA error %d)", uuid,
                           (int)r);

@@ -48,10 +48,7 @@ int gs_nvml_open(struct gs_nvml *ret_nvml, struct gs_err *err)
 
     nvml.handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!nvml.handle)
-        return gs_err_set(
-            err, -ENODEV,
-            "no NVIDIA driver found (libnvidia-ml.so.1 cannot be loaded); install the "
-            "driver, or run under simulated cards with './dev sim -- ...'");
+        return gs_err_set(err, -ENODEV, "NVML (libnvidia-ml.so.1) cannot be loaded");
     if (find(&nvml, &missing) != 0) {
         gs_nvml_close(&nvml);
         return gs_err_set(err, -ELIBBAD, "libnvidia-ml.so.1 has no %s; update the NVIDIA driver",

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "node/probe.h"
+#include "vendors/nvidia/node/cuda.h"
 #include "vendors/nvidia/node/nvml.h"
 #include "vendors/nvidia/node/watch.h"
 
@@ -118,7 +119,8 @@ static int read_card(const struct gs_nvml *nvml, unsigned int index, struct gs_p
     return rc == 0 ? 0 : gs_err_set(err, rc, "card %u: %s", index, strerror(-rc));
 }
 
-static int read_cards(struct gs_probe *probe, struct gs_err *err)
+/* -ENXIO: NVML answers, and there is none. */
+static int read_from_nvml(struct gs_probe *probe, struct gs_err *err)
 {
     GS_CLEANUP(gs_nvml_close) struct gs_nvml nvml = {0};
     size_t before = probe->n_cards;
@@ -134,7 +136,7 @@ static int read_cards(struct gs_probe *probe, struct gs_err *err)
     for (unsigned int i = 0; i < n && rc == 0; i++)
         rc = read_card(&nvml, i, probe, err);
     if (rc == 0 && probe->n_cards == before)
-        rc = gs_err_set(err, -ENODEV, "the NVIDIA driver finds no card");
+        rc = gs_err_set(err, -ENXIO, "the NVIDIA driver finds no card");
     if (rc != 0) {
         probe->n_cards = before;
         while (probe->n_processes > 0 &&
@@ -142,6 +144,33 @@ static int read_cards(struct gs_probe *probe, struct gs_err *err)
             probe->n_processes--;
     }
     return rc;
+}
+
+/* NVML tells all; without it there is what programs themselves use. */
+static int read_cards(struct gs_probe *probe, struct gs_err *err)
+{
+    struct gs_err nvml = {0}, cuda = {0};
+    int rc = read_from_nvml(probe, &nvml), fallback;
+
+    if (rc == 0)
+        return 0;
+    if (rc == -ENXIO)
+        return gs_err_set(err, -ENODEV, "%s", nvml.text);
+    fallback = gs_cuda_add_cards(&gs_nvidia_probe_vendor, probe, &cuda);
+    if (fallback == -ENODEV && rc == -ENODEV)
+        return gs_err_set(err, rc,
+                          "no NVIDIA driver found (neither libnvidia-ml.so.1 nor libcuda.so.1 can "
+                          "be loaded); install the driver, or run under simulated cards with "
+                          "'./dev sim -- ...'");
+    if (fallback != 0)
+        return gs_err_set(err, rc, "%.200s, and %.200s", nvml.text, cuda.text);
+    (void)snprintf(
+        probe->lost, sizeof(probe->lost),
+        "%.200s: the cards are as libcuda.so.1 has them. Limits and shares are held. Not "
+        "known are what is in use on a card, how busy it is, and programs outside slices, "
+        "beside which a slice gets less than its share",
+        nvml.text);
+    return 0;
 }
 
 const struct gs_probe_vendor gs_nvidia_probe_vendor = {

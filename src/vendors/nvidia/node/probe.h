@@ -1,5 +1,6 @@
 #pragma once
-/* NVIDIA cards as NVML reports them; the driver's libraries are loaded when asked for. */
+/* NVIDIA cards as NVML reports them, or where it does not libcuda; the driver's libraries are
+ * loaded when asked for. */
 
 #include <stdint.h>
 
