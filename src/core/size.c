@@ -144,20 +144,27 @@ int gs_size_parse_hami(struct gs_str s, uint64_t *ret_bytes)
 void gs_size_put(struct gs_str_out *out, uint64_t bytes)
 {
     static const char *const names[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    uint64_t whole = bytes, tenth = 0;
     unsigned power = 0;
-    uint64_t tenth;
 
     while (power < 6 && bytes >> (10 * (power + 1)) != 0)
         power++;
-    gs_str_put_u64(out, bytes >> (10 * power));
     if (power > 0) {
         uint64_t rest = bytes & ((UINT64_C(1) << (10 * power)) - 1);
 
-        tenth = (rest >> (10 * (power - 1))) * 10 / 1024;
-        if (tenth > 0) {
-            gs_str_put_char(out, '.');
-            gs_str_put_u64(out, tenth);
-        }
+        whole = bytes >> (10 * power);
+        tenth = (rest * 10 + (UINT64_C(1) << (10 * power - 1))) >> (10 * power); /* below 2^64 */
+        whole += tenth / 10;
+        tenth %= 10;
+    }
+    if (whole == 1024 && power < 6 && power > 0) {
+        whole = 1;
+        power++;
+    }
+    gs_str_put_u64(out, whole);
+    if (tenth > 0) {
+        gs_str_put_char(out, '.');
+        gs_str_put_u64(out, tenth);
     }
     gs_str_put_c(out, names[power]);
 }

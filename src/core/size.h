@@ -21,7 +21,7 @@ GS_WUR int gs_size_parse_share(struct gs_str s, uint64_t whole_bytes, uint64_t *
  *  (binary), or Ki Mi Gi Ti. No octal, no hexadecimal, no garbage. */
 GS_WUR int gs_size_parse_hami(struct gs_str s, uint64_t *ret_bytes);
 
-/** For people: "512 B", "1.5 GiB", exact to one digit, rounded down. */
+/** For people: "512 B", "1.5 GiB", to the nearest tenth. */
 void gs_size_put(struct gs_str_out *out, uint64_t bytes);
 /** a + b, or UINT64_MAX. */
 static inline uint64_t gs_size_add(uint64_t a, uint64_t b)

@@ -18,6 +18,12 @@
  */
 #define UNSEEN_SLACK_BYTES (64ull << 20)
 
+/* A quotient for people: rounded, never cut. */
+static uint64_t nearest(uint64_t part, uint64_t whole)
+{
+    return part / whole + (part % whole >= whole - part % whole);
+}
+
 static struct gs_view_process *find(struct gs_view_slice *s, uint32_t pid)
 {
     for (size_t i = 0; i < s->n_processes; i++)
@@ -132,7 +138,7 @@ static void read_shares(struct gs_view_slice *s)
 
         s->now_permille[i] = d->policy == GS_POLICY_OFF ? 1000 : d->core_pct * 10;
         if (bp > 0)
-            s->now_permille[i] = bp < GS_SHARE_ALL_BP ? bp / 10 : 1000;
+            s->now_permille[i] = bp < GS_SHARE_ALL_BP ? nearest(bp, 10) : 1000;
     }
 }
 
@@ -266,8 +272,8 @@ struct gs_view_share gs_view_share(const struct gs_view_slice *slice,
         return share;
     }
     ms = ms < 1000 ? 1000 : ms > 10000 ? 10000 : ms;
-    share.used_1s_permille = d->meter.used_1s_ns / 1000000;
-    share.used_10s_permille = d->meter.used_10s_ns / 1000 / ms;
+    share.used_1s_permille = nearest(d->meter.used_1s_ns, 1000000);
+    share.used_10s_permille = nearest(d->meter.used_10s_ns, 1000 * ms);
     share.wait_ms_per_s = slice->wait_ms_per_s[d - slice->book.device];
     if (share.wait_ms_per_s == UINT64_MAX && d->meter.waits == 0)
         share.wait_ms_per_s = 0;
@@ -301,13 +307,13 @@ static uint64_t pace(const struct gs_book *now, const struct gs_book *before, si
         if (!old)
             continue;
         was = gs_book_wait(before, (size_t)(old - before->process), was_k);
-        ms = is->waited_ns > was->waited_ns ? (is->waited_ns - was->waited_ns) / us : 0;
+        ms = is->waited_ns > was->waited_ns ? nearest(is->waited_ns - was->waited_ns, us) : 0;
         if (ms == 0 && is->launches == was->launches)
             continue; /* nothing was asked of the card */
         sum += ms < 1000 ? ms : 1000;
         n++;
     }
-    return n > 0 ? sum / n : 0;
+    return n > 0 ? nearest(sum, n) : 0;
 }
 
 void gs_view_pace(struct gs_view *view, const struct gs_view *before)

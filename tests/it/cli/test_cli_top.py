@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 
 from conftest import GIB, MIB
 from cli_tools import Terminal, cli, end, make_cli, read_line  # noqa: F401 (fixtures)
@@ -166,6 +167,23 @@ def test_a_slice_that_has_used_nothing_used_nothing(cli):
     for out in (text, cli.ok("ls")):
         assert all(line == line.rstrip() for line in out.splitlines())
     assert end(p) == 0 and end(q) == 0
+
+
+def test_shares_are_rounded_not_cut(cli):
+    """A share of 19.97 % is not 19.9: a history written into the ledger (layout: contract/ledger.h) has it."""
+    p, _ = hold(cli, options=("--memory", "1Gi", "--cores", "30", "--name", "h"))
+    ms, bins, bits = 10**6, 128, 37
+    device_at = 2011136 + 4096 + 1024 * 128 + 1024 * 160 + 512 * 112
+    epoch = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // (100 * ms)
+    history = [0] * bins
+    for e in range(epoch - 10, epoch + 117):  # for all that `top` may look at within the next ten seconds
+        history[e % bins] = (e << bits | 19_970_000) % 2**64
+    with open(cli.runtime / "gpuslice" / "h" / "slice.cache", "r+b") as f:
+        f.seek(device_at + 320)
+        f.write(struct.pack("<128Q", *history))
+    assert cli.slice("h")["devices"][0]["core_used_1s_pct"] == 20.0
+    assert "compute 20.0 of 30 % fixed" in cli.ok("top", "--once")
+    assert end(p) == 0
 
 
 def test_bad_options(cli):

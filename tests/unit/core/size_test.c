@@ -130,13 +130,10 @@ static void test_hami(void **state)
 static void test_put(void **state)
 {
     static const struct row rows[] = {
-        {"0 B", 0, 0},
-        {"1023 B", 0, 1023},
-        {"1 KiB", 0, 1024},
-        {"1.5 KiB", 0, 1536},
-        {"1.9 KiB", 0, 2047},
-        {"2 GiB", 0, 2 * GI},
-        {"15.9 EiB", 0, UINT64_MAX},
+        {"0 B", 0, 0},        {"1023 B", 0, 1023},        {"1 KiB", 0, 1024},
+        {"1.5 KiB", 0, 1536}, {"1.5 KiB", 0, 1587},       {"1.6 KiB", 0, 1588},
+        {"2 KiB", 0, 2047},   {"1023.9 KiB", 0, 1048524}, {"1 MiB", 0, 1048525},
+        {"2 GiB", 0, 2 * GI}, {"16 EiB", 0, UINT64_MAX},
     };
 
     (void)state;
