@@ -79,6 +79,39 @@ static void help_program(const struct gs_opt_spec *spec, struct gs_buf *buf)
                 spec->program, spec->program);
 }
 
+/* What the manual says of the command; paragraphs as there. */
+static void help_paragraphs(struct gs_buf *buf, const char *text)
+{
+    while (*text) {
+        const char *end = strstr(text, "\n\n");
+        size_t n = end ? (size_t)(end - text) : strlen(text);
+        char part[2048];
+
+        (void)snprintf(part, sizeof(part), "%.*s", (int)(n & 0xffff), text);
+        gs_buf_adds(buf, "\n");
+        if (strncmp(part, "    ", 4) == 0)
+            gs_buf_addf(buf, "%s\n", part);
+        else
+            wrap(buf, part, 0, 0);
+        text += n;
+        text += strspn(text, "\n");
+    }
+}
+
+/* Where the rest is. */
+static void help_sections(const struct gs_opt_spec *spec, struct gs_buf *buf)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf line = {0};
+
+    if (spec->n_sections == 0)
+        return;
+    gs_buf_addf(&line, "'man %s' has more:", spec->program);
+    for (size_t i = 0; i < spec->n_sections; i++)
+        gs_buf_addf(&line, "%s %s", i > 0 ? "," : "", spec->sections[i].title);
+    gs_buf_adds(buf, "\n");
+    wrap(buf, gs_buf_text(&line), 0, 0);
+}
+
 void gs_opt_help(const struct gs_opt_spec *spec, int command, struct gs_buf *buf)
 {
     const struct gs_opt_command *c;
@@ -94,6 +127,8 @@ void gs_opt_help(const struct gs_opt_spec *spec, int command, struct gs_buf *buf
     for (size_t i = 0; i < spec->n_options; i++)
         if (applies(&spec->options[i], command))
             help_option(buf, &spec->options[i]);
+    help_paragraphs(buf, c->text);
+    help_sections(spec, buf);
 }
 
 /* Text for man(7): nothing in it may be taken for a macro or an escape. */

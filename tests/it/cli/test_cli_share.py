@@ -91,6 +91,33 @@ def test_a_card_on_which_all_of_it_fits(make_cli):
     assert [end(p) for p in (a, b, c)] == [0, 0, 0]
 
 
+def test_the_card_without_device_is_the_one_that_help_says(make_cli):
+    """`gpuslice run --help`: room for all of it, then least memory promised, then least compute, then lowest index."""
+    cli = make_cli(cards=3)
+    text = " ".join(cli.ok("run", "--help").split())
+    assert "Without --device the slice goes to a card that has room for all it asks for" in text
+    order = ["the one with the least memory promised (a slice without a limit counts as a whole card)",
+             "the one with the least compute promised", "the lowest index"]
+    assert [text.index(x) for x in order] == sorted(text.index(x) for x in order)
+    uuids = [c["uuid"] for c in cli.top()["cards"]]
+    started = []
+
+    def card_of(*options):
+        started.append(cli.start("--name", f"s{len(started)}", *options))
+        return uuids.index(cli.slice(f"s{len(started) - 1}")["devices"][0]["uuid"])
+
+    assert card_of("--memory", "2Gi", "--cores", "10") == 0  # nothing promised: the lowest index
+    assert card_of("--memory", "1Gi") == 1
+    assert card_of() == 2  # no limit: as much as a whole card
+    assert card_of("--memory", "1Gi") == 1  # the least memory
+    assert card_of("--memory", "1Gi") == 1  # as much on 0 and 1, and no compute promised there
+    assert card_of("--memory", "1Gi") == 0
+    assert card_of("--memory", "4Gi") == 1  # 3 GiB on both
+    out = cli("run", "--memory", "9Gi", "true")
+    assert out.returncode == 125 and "card 0" in out.stderr, out.stderr  # it comes first, and says why
+    assert [end(p) for p in started] == [0] * len(started)
+
+
 def test_top_tells_shares_to_people(cli):
     p = cli.start("--cores", "30", "--priority", "high", "--name", "s")
     text = cli.ok("top", "--once")

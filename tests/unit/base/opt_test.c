@@ -156,6 +156,7 @@ static void help_fits_a_terminal(void **state)
     gs_opt_help(&spec, GO, &buf);
     assert_non_null(strstr(buf.p, "-s, --size=SIZE"));
     assert_null(strstr(buf.p, "--name")); /* another command's */
+    assert_non_null(strstr(buf.p, "\nOne.\n\n.Two\n\n    code\n\n'man prog' has more: FILES\n"));
     for (size_t i = 0; i < buf.n; i++) {
         column = buf.p[i] == '\n' ? 0 : column + 1;
         assert_true(column < 80);
