@@ -11,6 +11,7 @@
 #include "control/convert.h"
 #include "kube/json.h"
 #include "kube/view.h"
+#include "model/ask.h"
 #include "model/ns_quota.h"
 
 #define GRANTS_MAX   256 /* marks of a grant in one pod, before it is somebody's attack */
@@ -273,6 +274,11 @@ static int ask_vendors(struct review *r, struct gs_err *err)
             }
             is_ours |= rc > 0;
         }
+    if (is_ours && gs_ask_check(&r->pod, policies, err) < 0) {
+        r->code = 500;
+        r->note->why = GS_ADMIT_WHY_VENDOR;
+        return -EINVAL;
+    }
     return is_ours;
 }
 

@@ -1,6 +1,7 @@
 #include "kube/json.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yyjson.h>
@@ -187,6 +188,25 @@ enum gs_kube_got gs_kube_json_arr(yyjson_val *obj, const char *key, yyjson_val *
     return GS_KUBE_GOT;
 }
 
+/* Below this a double of no fraction is that whole number. */
+#define WHOLE_MAX 9007199254740992.0
+
+/* A number as JSON writes it, but 1e3 as the whole number that it is, not as 1000.0. From
+ * malloc(). */
+static char *number_text(yyjson_val *val, size_t *ret_n)
+{
+    double real = yyjson_get_real(val);
+    char text[24];
+    int n;
+
+    if (!yyjson_is_real(val) || !(real >= -WHOLE_MAX && real <= WHOLE_MAX) ||
+        real != (double)(int64_t)real)
+        return yyjson_val_write(val, YYJSON_WRITE_NOFLAG, ret_n);
+    n = snprintf(text, sizeof(text), "%lld", (long long)real);
+    *ret_n = (size_t)n;
+    return strndup(text, (size_t)n);
+}
+
 enum gs_kube_got gs_kube_json_quantity(yyjson_val *val, struct gs_arena *arena, struct gs_str *ret)
 {
     struct gs_str text;
@@ -203,7 +223,7 @@ enum gs_kube_got gs_kube_json_quantity(yyjson_val *val, struct gs_arena *arena, 
     }
     if (!yyjson_is_num(val))
         return GS_KUBE_WRONG;
-    made = yyjson_val_write(val, YYJSON_WRITE_NOFLAG, &n);
+    made = number_text(val, &n);
     if (!made)
         return GS_KUBE_WRONG; /* no memory, or no number JSON can write */
     text = gs_arena_str(arena, (struct gs_str){made, n});

@@ -3,10 +3,126 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/amount.h"
 #include "model/order.h"
 #include "model/text.h"
+#include "model/usual.h"
 
 #define NODE_POLICY_KEY GS_STR("hami.io/node-scheduler-policy")
+
+/* ---- amounts that lead to no request ---- */
+
+#define NAMES 7
+
+/** A resource that a vendor's requests are made of. */
+struct named {
+    struct gs_str name;
+    int32_t factor;
+    bool is_count;
+};
+
+static void names_of(const struct gs_policy *policy, struct named ret[NAMES])
+{
+    const struct gs_names *n = &policy->names;
+    int32_t factor = policy->mem_factor;
+    const struct named all[NAMES] = {
+        {n->count, 1, true},      {n->count2, 1, true}, {n->mem, factor, false},
+        {n->mem2, factor, false}, {n->core, 1, false},  {n->core2, 1, false},
+        {n->mem_pct, 1, false},
+    };
+
+    memcpy(ret, all, sizeof(all));
+}
+
+static bool has_name(const struct gs_policy *policy, struct gs_str name)
+{
+    struct named of[NAMES];
+
+    names_of(policy, of);
+    for (size_t i = 0; i < NAMES; i++)
+        if (gs_str_eq(of[i].name, name))
+            return true;
+    return false;
+}
+
+/* 0: it is not there, or none is wanted. */
+static int read_amount(const struct gs_container *c, struct gs_str name, int32_t factor)
+{
+    int32_t value = 0;
+    int rc = gs_amount_read_i32(c, name, GS_AMOUNT_BOTH, factor, &value);
+
+    return rc < 0 ? rc : rc > 0 && value > 0;
+}
+
+static bool is_asked(const struct gs_policy *policy, const struct gs_pod *pod, size_t container)
+{
+    struct gs_request request;
+
+    policy->ops->request(policy, pod, container, &request);
+    return request.nums > 0;
+}
+
+/* Some vendors share names: does another one make something of it? */
+static bool is_served(const struct gs_policies *policies, const struct gs_pod *pod,
+                      size_t container, struct gs_str name)
+{
+    for (size_t i = 0; i < policies->n; i++)
+        if (has_name(policies->at[i], name) && is_asked(policies->at[i], pod, container))
+            return true;
+    return false;
+}
+
+static bool is_none(const struct gs_container *c, struct gs_str count)
+{
+    return gs_amount_is_there(c, count, GS_AMOUNT_BOTH) && read_amount(c, count, 1) == 0;
+}
+
+/* A vendor that the container makes no request to: does it name an amount all the same? */
+static int check_dropped(const struct gs_policies *policies, const struct gs_policy *policy,
+                         const struct gs_pod *pod, size_t container, struct gs_err *err)
+{
+    const struct gs_container *c = &pod->container[container];
+    bool has_count = false, is_unreadable = false;
+    struct gs_str culprit = {0};
+    struct named of[NAMES];
+
+    names_of(policy, of);
+    if (is_none(c, policy->names.count) || is_none(c, policy->names.count2))
+        return 0;
+    for (size_t i = 0; i < NAMES && !is_unreadable; i++) {
+        int rc = read_amount(c, of[i].name, of[i].factor);
+
+        if (rc == 0 || is_served(policies, pod, container, of[i].name))
+            continue;
+        has_count |= of[i].is_count;
+        is_unreadable = rc < 0;
+        if (culprit.n == 0 || is_unreadable || !of[i].is_count)
+            culprit = of[i].name;
+    }
+    if (culprit.n == 0)
+        return 0;
+    return gs_usual_refuse(c, culprit,
+                           is_unreadable ? "must be an integer below 2^31"
+                           : has_count   ? "no card can be given for it"
+                                         : "it is a part of a card, and no card is asked for",
+                           err);
+}
+
+int gs_ask_check(const struct gs_pod *pod, const struct gs_policies *policies, struct gs_err *err)
+{
+    int rc = 0;
+
+    for (size_t c = 0; rc == 0 && c < pod->n_containers; c++) {
+        if (pod->container[c].limits.n == 0 && pod->container[c].requests.n == 0)
+            continue;
+        for (size_t i = 0; rc == 0 && i < policies->n; i++)
+            if (!is_asked(policies->at[i], pod, c))
+                rc = check_dropped(policies, policies->at[i], pod, c, err);
+    }
+    return rc;
+}
+
+/* ---- reading ---- */
 
 static int add_line(struct gs_ask *ask, struct gs_arena *arena, size_t *cap,
                     const struct gs_ask_line *line)
@@ -135,6 +251,9 @@ int gs_ask_read(const struct gs_pod *pod, const struct gs_policies *policies,
     struct gs_str text = gs_pod_annotation(pod, NODE_POLICY_KEY, NULL);
     int rc = gs_order_read(pod, flags->device_policy, &ask.device_policy, err);
 
+    if (rc < 0)
+        return rc;
+    rc = gs_ask_check(pod, policies, err);
     if (rc < 0)
         return rc;
     ask.is_node_spread = gs_str_eq_c(text.n > 0 ? text : flags->node_policy, "spread");

@@ -48,9 +48,16 @@ struct gs_ask_flags {
     const struct gs_ns_quota *quota;
 };
 
+/** Does a container name an amount that no vendor's request can be made of (beyond int32, a
+ *  fraction, a part of a card without a card, cores that the vendor refuses)? HAMi drops such a
+ *  request and lets the pod go on without a card. A count of 0 is no request at all.
+ *  Returns  0, or -EINVAL with a text for the user.
+ *  Threads  pure. */
+GS_WUR int gs_ask_check(const struct gs_pod *pod, const struct gs_policies *policies,
+                        struct gs_err *err);
 /** Read a pod. Annotations beat the daemon's flags; the quota is that of the pod's namespace
  *  without the pod itself, NULL: none.
- *  Returns  0, -EINVAL (err: bad weights), -ENOMEM.
+ *  Returns  0, -EINVAL (err: bad weights, or as gs_ask_check()), -ENOMEM.
  *  Owner    everything in the arena; the pod, the policies and the quota are borrowed. */
 GS_WUR int gs_ask_read(const struct gs_pod *pod, const struct gs_policies *policies,
                        const struct gs_ask_flags *flags, struct gs_arena *arena, struct gs_ask *ret,

@@ -201,6 +201,20 @@ static void test_others(void **state)
         {POD("'kunlunxin.com/xpu':'1'"), "ok " OURS},
         {POD("'vastaitech.com/va':'1'"), "ok " OURS},
         {POD("'birentech.com/gpu':'1'"), "ok " OURS},
+        /* counts that no request can be made of, where the vendor's rule looks at the name alone */
+        {POD("'vastaitech.com/va':'4294967297'"),
+         "no 500 invalid vastaitech.com/va value 4294967297 in container c: must be an integer "
+         "below 2^31"},
+        {POD("'birentech.com/gpu':'-1'"),
+         "no 500 invalid birentech.com/gpu value -1 in container c: must be an integer below 2^31"},
+        {POD("'enflame.com/gcu':'1.5'"),
+         "no 500 invalid enflame.com/gcu value 1.5 in container c: must be an integer below 2^31"},
+        {POD("'metax-tech.com/gpu':'9223372036854775808'"),
+         "no 500 invalid metax-tech.com/gpu value 9223372036854775808 in container c: must be an "
+         "integer below 2^31"},
+        {POD("'nvidia.com/gpu':'1','kunlunxin.com/xpu':'2147483648'"),
+         "no 500 invalid kunlunxin.com/xpu value 2147483648 in container c: must be an integer "
+         "below 2^31"},
         {POD("'enflame.com/drs-gcu':'0'"), "no 500 enflame.com/drs-gcu must be greater than 0"},
         {POD("'enflame.com/drs-gcu':'3'"), "ok " OURS C0 "/requests/enflame.com~1drs-gcu=3"},
         {POD("'enflame.com/gcu-core':'101'"),

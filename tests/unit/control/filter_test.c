@@ -502,7 +502,9 @@ static void numbers(void **state)
                      "'containers':[{'name':'c','resources':{'limits':{'nvidia.com/gpu':1,"
                      "'nvidia.com/gpumem':%s}}}]}},'NodeNames':['n']}",
                      row[i].value);
+        assert_string_equal(world_error(w), "");
         assert_string_equal(world_chosen(w), "n");
+        assert_int_equal(w->note.outcome, GS_FILTER_FOUND);
         assert_int_equal(world_use(w, "n", "g0").mem_mib, 1000);
     }
     for (size_t k = 0; k < 2; k++)
@@ -513,9 +515,14 @@ static void numbers(void **state)
                          "'nvidia.com/gpumem':%s}}}]}},'NodeNames':['n']}",
                          k == 0 ? strange[i] : "1", k == 1 ? strange[i] : "1000");
             assert_non_null(w->answer);
-            /* whatever is made of it: never more than there is, nor less than nothing */
+            /* whatever is made of it: never more than there is, nor less than nothing, and nobody
+             * passes without a card */
             assert_in_range(world_use(w, "n", "g0").mem_mib, 0, 8000);
             assert_in_range(world_use(w, "n", "g0").slots, 0, 1);
+            if (w->note.outcome != GS_FILTER_FOUND) {
+                assert_int_equal(w->note.outcome, GS_FILTER_ERROR);
+                assert_true(w->note.text.n > 0);
+            }
         }
 }
 
@@ -647,6 +654,57 @@ static void a_pod_of_a_thousand_containers(void **state)
     assert_int_equal(use.mem_mib, 8000);
 }
 
+/* HAMi drops such a request and lets the pod go without a card: it would wait, or start without,
+ * and nothing would say why. */
+static void amounts_that_nothing_can_be_given_for_are_told(void **state)
+{
+    static const struct {
+        const char *limits, *text;
+    } row[] = {
+        {"'nvidia.com/gpu':'1','nvidia.com/gpumem':'5000000000'",
+         "invalid nvidia.com/gpumem value 5000000000 in container c: must be an integer below "
+         "2^31"},
+        {"'nvidia.com/gpu':'-1'", "invalid nvidia.com/gpu value -1 in container c"},
+        {"'nvidia.com/gpu':'1','nvidia.com/gpucores':'100m'", "invalid nvidia.com/gpucores"},
+        {"'nvidia.com/gpumem':'1000'", "it is a part of a card, and no card is asked for"},
+        {"'vastaitech.com/va':'4294967297'", "invalid vastaitech.com/va value 4294967297"},
+        {"'birentech.com/gpu':'2147483648'", "invalid birentech.com/gpu value 2147483648"},
+        {"'amd.com/gpu':'1','amd.com/gpucores':'150'",
+         "invalid amd.com/gpucores value 150 in container c: no card can be given for it"},
+        {"'kunlunxin.com/vxpu':'1','kunlunxin.com/vxpu-memory':'1.5'",
+         "invalid kunlunxin.com/vxpu-memory value 1.5"},
+        /* one vendor's request is no excuse for another's */
+        {"'nvidia.com/gpu':'1','hygon.com/dcunum':'4294967297'", "invalid hygon.com/dcunum"},
+    };
+    static const char *const fine[] = {"'nvidia.com/gpu':'0'",
+                                       "'nvidia.com/gpu':'0','nvidia.com/gpumem':'1000'",
+                                       "'cpu':'100m','memory':'64Gi','example.com/x':'1.5'",
+                                       "'nvidia.com/gpumem':'0','nvidia.com/priority':'1'"};
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "n", "g", 1, 8000), 0);
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        world_filter(w,
+                     "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p'},'spec':{"
+                     "'containers':[{'name':'c','resources':{'limits':{%s}}}]}},"
+                     "'NodeNames':['n']}",
+                     row[i].limits);
+        if (strstr(world_error(w), row[i].text) == NULL)
+            fail_msg("%s: %s", row[i].limits, world_error(w));
+        assert_int_equal(w->note.outcome, GS_FILTER_ERROR);
+        assert_true(gs_str_eq_c(w->note.uid, "p")); /* so that its pod gets the event */
+    }
+    for (size_t i = 0; i < sizeof(fine) / sizeof(fine[0]); i++) {
+        world_filter(w,
+                     "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p'},'spec':{"
+                     "'containers':[{'name':'c','resources':{'limits':{%s}}}]}},"
+                     "'NodeNames':['n']}",
+                     fine[i]);
+        assert_string_equal(world_error(w), "");
+        assert_int_equal(w->note.outcome, GS_FILTER_NOTHING_ASKED);
+    }
+}
+
 static void bad_weights_are_told(void **state)
 {
     struct world *w = *state;
@@ -724,6 +782,7 @@ int main(void)
         T(lists_in_place_of_names),
         T(a_million_names),
         T(a_pod_of_a_thousand_containers),
+        T(amounts_that_nothing_can_be_given_for_are_told),
         T(bad_weights_are_told),
         T(no_memory),
     };

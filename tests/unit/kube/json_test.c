@@ -64,7 +64,7 @@ static void missing_null_and_wrong_differ(void **state)
 
 static void quantities_stay_text(void **state)
 {
-    yyjson_doc *doc = doc_of("[\"16Gi\",4,-3,null,true,{},1.5]");
+    yyjson_doc *doc = doc_of("[\"16Gi\",4,-3,null,true,{},1.5,1e3,-2e0,1e300]");
     yyjson_val *root = yyjson_doc_get_root(doc);
     struct gs_arena arena;
     struct gs_str s = {0};
@@ -82,6 +82,13 @@ static void quantities_stay_text(void **state)
     assert_int_equal(gs_kube_json_quantity(yyjson_arr_get(root, 5), &arena, &s), GS_KUBE_WRONG);
     assert_int_equal(gs_kube_json_quantity(yyjson_arr_get(root, 6), &arena, &s), GS_KUBE_GOT);
     assert_true(gs_str_eq_c(s, "1.5"));
+    /* an exponent is no fraction */
+    assert_int_equal(gs_kube_json_quantity(yyjson_arr_get(root, 7), &arena, &s), GS_KUBE_GOT);
+    assert_true(gs_str_eq_c(s, "1000"));
+    assert_int_equal(gs_kube_json_quantity(yyjson_arr_get(root, 8), &arena, &s), GS_KUBE_GOT);
+    assert_true(gs_str_eq_c(s, "-2"));
+    assert_int_equal(gs_kube_json_quantity(yyjson_arr_get(root, 9), &arena, &s), GS_KUBE_GOT);
+    assert_true(gs_str_eq_c(s, "1e300"));
     assert_int_equal(gs_kube_json_quantity(NULL, &arena, &s), GS_KUBE_MISSING);
     gs_arena_fini(&arena);
     gs_kube_json_free(doc);
