@@ -282,12 +282,27 @@ def test_pods_are_confined(template):
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
 
 
+def probe_of(objects, kind):
+    containers = helm.pick(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return next(c for c in containers if c["name"] == "gpuslice-scheduler").get(kind)
+
+
+def test_a_daemon_that_hangs_is_restarted(template):
+    """Its kube-scheduler goes on renewing the lease, so that no other replica takes over: the kubelet has to end it,
+    and not by a signal that it does not hear."""
+    probe = probe_of(template(), "livenessProbe")
+    assert probe["httpGet"] == {"path": "/healthz", "port": "http", "scheme": "HTTPS"}
+    worst = probe["periodSeconds"] * probe["failureThreshold"] + probe["timeoutSeconds"]
+    assert worst + probe["terminationGracePeriodSeconds"] <= 30  # no longer than one call of kube-scheduler waits
+    assert probe_of(template({"scheduler": {"livenessProbe": False}}), "livenessProbe") is None
+
+
 def test_webhook_as_hami_registers_it(template):
     hook, = helm.pick(template(), "MutatingWebhookConfiguration", "gpuslice-webhook")["webhooks"]
     assert hook["name"] == "vgpu.hami.io"
     assert hook["failurePolicy"] == "Ignore" and hook["sideEffects"] == "None"
     assert hook["matchPolicy"] == "Equivalent" and hook["reinvocationPolicy"] == "Never"
-    assert hook["timeoutSeconds"] == 10
+    assert hook["timeoutSeconds"] == 3  # HAMi's 10: so long a hung webhook holds every pod's creation up
     assert hook["rules"] == [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
                               "resources": ["pods"], "scope": "*"}]
     skip = [{"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}]
