@@ -170,7 +170,8 @@ int gs_file_remove_dir(int dirfd, const char *name, struct gs_err *err)
     while ((entry = readdir(dir)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        if (unlinkat(fd, entry->d_name, 0) != 0 && errno != ENOENT)
+        if (unlinkat(fd, entry->d_name, 0) != 0 && errno != ENOENT &&
+            (errno != EISDIR || unlinkat(fd, entry->d_name, AT_REMOVEDIR) != 0))
             return gs_err_set(err, -errno, "remove '%s/%s': %s", name, entry->d_name,
                               strerror(errno));
     }

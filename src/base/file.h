@@ -35,6 +35,6 @@ GS_WUR int gs_file_open_private(int dirfd, const char *name, unsigned uid, struc
 /** The same for ourselves, created with mode 0700 where it is missing. */
 GS_WUR int gs_file_make_private(int dirfd, const char *name, struct gs_err *err);
 
-/** Remove a folder and the plain files in it (no deeper folders; links are removed, not followed).
- */
+/** Remove a folder, the files and empty folders in it; links are removed, not followed. What stands
+ *  in deeper folders is not touched: -ENOTEMPTY. */
 GS_WUR int gs_file_remove_dir(int dirfd, const char *name, struct gs_err *err);

@@ -179,9 +179,10 @@ bool gs_book_has_live(int dir_fd)
     GS_CLEANUP(gs_book_fini) struct gs_book book = {0};
     int rc = gs_book_read(dir_fd, &book, NULL);
 
-    if (rc != 0)
-        return rc != -ENOENT && rc != -EBADMSG; /* a damaged one goes with its slice */
-    return book.n_processes > 0;
+    /* not now does not mean never; what is no ledger, or damaged, goes with its slice */
+    if (rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || rc == -EIO)
+        return true;
+    return rc == 0 && book.n_processes > 0;
 }
 
 int gs_book_events(int dir_fd, struct gs_ledger_event *ret_events, size_t max, struct gs_err *err)

@@ -317,6 +317,19 @@ int gs_slice_hold(struct gs_slice *slice, struct gs_err *err)
     return write_member(slice, err);
 }
 
+/* The name becomes free in any case: folders that a program made in its slice's, with something in
+ * them, stay under a hidden name. */
+static int remove_folder(const struct gs_slice *slice, int base_fd, struct gs_err *err)
+{
+    char aside[GS_SLICE_NAME + 64];
+    int rc = gs_file_remove_dir(base_fd, slice->name, err);
+
+    if (rc == 0 || rc == -ENOENT)
+        return rc;
+    (void)snprintf(aside, sizeof(aside), ".rest-%s.%" PRIu64, slice->name, slice->created_ns);
+    return renameat(base_fd, slice->name, base_fd, aside) == 0 ? 0 : rc;
+}
+
 int gs_slice_remove(struct gs_slice *slice, struct gs_err *err)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -330,15 +343,16 @@ int gs_slice_remove(struct gs_slice *slice, struct gs_err *err)
     if (base_fd < 0)
         return base_fd;
     lock_fd = openat(slice->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (lock_fd < 0)
+    /* where it is no file any more nobody can hold it, and processes decide alone */
+    if (lock_fd < 0 && errno != ELOOP && errno != EISDIR)
         return gs_err_set(err, -errno, "open lock of slice '%s': %s", slice->name, strerror(errno));
-    if (fcntl(lock_fd, F_OFD_SETLK, &lock) != 0)
+    if (lock_fd >= 0 && fcntl(lock_fd, F_OFD_SETLK, &lock) != 0)
         return gs_err_set(err, -EBUSY, "slice '%s' is in use", slice->name);
     (void)!gs_proc_list(&procs); /* without /proc the ledger's locks decide */
     if (has_processes(slice, &procs))
         return gs_err_set(err, -EBUSY, "processes of slice '%s' are still alive", slice->name);
     gs_log_keep(slice, base_fd);
     gs_debt_keep(slice, base_fd);
-    rc = gs_file_remove_dir(base_fd, slice->name, err);
+    rc = remove_folder(slice, base_fd, err);
     return rc == 0 ? 0 : gs_err_wrap(err, rc, "remove slice '%s'", slice->name);
 }

@@ -126,7 +126,8 @@ GS_WUR int gs_slice_write_quota(const struct gs_slice *slice, const struct gs_qu
  */
 GS_WUR int gs_slice_hold(struct gs_slice *slice, struct gs_err *err);
 
-/** Remove the folder where nobody else holds it and no process of it lives; keeps its log.
+/** Remove the folder where nobody else holds it and no process of it lives; keeps its log. Deeper
+ *  folders in it that are not empty are kept as <base>/.rest-<name>.<when it began>.
  *  Returns  0 removed; -EBUSY still in use. Our own hold is given up either way. */
 GS_WUR int gs_slice_remove(struct gs_slice *slice, struct gs_err *err);
 

@@ -126,6 +126,25 @@ static void removes_a_folder_but_follows_no_link(void **state)
     assert_int_equal(gs_file_remove_dir(f->fd, "d", NULL), -ENOENT);
 }
 
+static void removes_empty_folders_in_a_folder_and_no_full_ones(void **state)
+{
+    struct fixture *f = *state;
+    int fd = gs_file_make_private(f->fd, "d", NULL);
+
+    assert_true(fd >= 0);
+    assert_int_equal(mkdirat(fd, "empty", 0700), 0);
+    assert_int_equal(gs_file_remove_dir(f->fd, "d", NULL), 0);
+    (void)close(fd);
+    fd = gs_file_make_private(f->fd, "d", NULL);
+    assert_int_equal(mkdirat(fd, "full", 0700), 0);
+    assert_int_equal(mkdirat(fd, "full/x", 0700), 0);
+    assert_int_equal(gs_file_remove_dir(f->fd, "d", NULL), -ENOTEMPTY);
+    assert_int_equal(faccessat(f->fd, "d/full/x", F_OK, 0), 0);
+    (void)close(fd);
+    assert_int_equal(unlinkat(f->fd, "d/full/x", AT_REMOVEDIR), 0);
+    assert_int_equal(gs_file_remove_dir(f->fd, "d", NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +154,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(private_folder_must_be_ours_closed_and_real, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(removes_a_folder_but_follows_no_link, setup, teardown),
+        cmocka_unit_test_setup_teardown(removes_empty_folders_in_a_folder_and_no_full_ones, setup,
+                                        teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
