@@ -35,6 +35,7 @@ static int find_once(const struct gs_board *board, uint64_t dev, uint64_t ino,
             .share_bp = share < GS_SHARE_ALL_BP ? share : GS_SHARE_ALL_BP,
             .flags = __atomic_load_n(&s->flags, __ATOMIC_ACQUIRE),
             .refund_ns = __atomic_load_n(&s->refund_ns, __ATOMIC_ACQUIRE),
+            .others = __atomic_load_n(&s->others, __ATOMIC_ACQUIRE),
         };
         return 0;
     }

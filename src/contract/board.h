@@ -30,7 +30,10 @@ struct gs_board_slice {
     uint32_t flags;     /**< GS_BOARD_* */
     uint64_t refund_ns; /**< cumulative: of the card time the slice's processes found themselves
                            busy, so much was in truth the neighbours' turn */
-    uint64_t reserved[3];
+    uint32_t others;    /**< processes of other slices, or of none, that have asked for the card
+                           lately:    so many take turns with this one; 0: nobody counted them */
+    uint32_t reserved0;
+    uint64_t reserved[2];
 };
 #define GS_BOARD_YIELD  1u /**< a slice of higher priority is active: one launch at a time */
 #define GS_BOARD_SHARED 4u /**< others have asked for the card lately, too */

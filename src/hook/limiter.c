@@ -28,7 +28,7 @@
 /* A wait of its own that was computed: not shorter. */
 #define NAP_MIN_NS 20000u
 
-/* A correction so small is left to the credit at hand. */
+/* Corrections are left to the credit at hand, so far. */
 #define CORRECT_AT_HAND_NS 1000000
 
 /* Parts are of this. */
@@ -575,14 +575,24 @@ void gs_limiter_note(uint32_t dev, uint64_t start_ns, uint64_t end_ns, uint64_t 
 
 void gs_limiter_correct(uint32_t dev, int64_t more_ns)
 {
+    int64_t *credit, left;
+
     if (GS_UNLIKELY(dev >= gs_self.n_devices))
         return;
-    if (more_ns > -CORRECT_AT_HAND_NS && more_ns < CORRECT_AT_HAND_NS) {
-        (void)__atomic_sub_fetch(&gs_limiter_credit[dev].ns, more_ns, __ATOMIC_RELAXED);
+    if (more_ns <= -CORRECT_AT_HAND_NS) {
+        settle_difference(dev, (uint64_t)-more_ns, 0);
         return;
     }
-    settle_difference(dev, more_ns < 0 ? (uint64_t)-more_ns : 0,
-                      more_ns < 0 ? 0 : (uint64_t)more_ns);
+    credit = &gs_limiter_credit[dev].ns;
+    left = __atomic_sub_fetch(credit, more_ns, __ATOMIC_RELAXED);
+    /* measured launches do not pay into the credit: what is owed there would never be paid */
+    while (left < -CORRECT_AT_HAND_NS) {
+        if (!__atomic_compare_exchange_n(credit, &left, 0, false, __ATOMIC_RELAXED,
+                                         __ATOMIC_RELAXED))
+            continue;
+        settle_difference(dev, 0, (uint64_t)-left);
+        return;
+    }
 }
 
 void gs_limiter_unsettled(uint32_t dev, uint64_t since_ns)
@@ -654,9 +664,16 @@ bool gs_limiter_is_shared(uint32_t dev)
 
 uint32_t gs_limiter_others(uint32_t dev)
 {
+    uint32_t others = 0;
+
     if (GS_UNLIKELY(dev >= gs_self.n_devices))
         return 0;
-    return gs_limiter_is_shared(dev) ? GS_LIMITER_MANY : gs_order_mates(dev, gs_limiter_clock());
+    if (gs_limiter_is_shared(dev)) {
+        others = __atomic_load_n(&gs_limiter_card_of(dev)->now_others, __ATOMIC_RELAXED);
+        if (others == 0 || others > GS_LEDGER_SLOTS * GS_BOARD_SLICES)
+            return GS_LIMITER_MANY;
+    }
+    return others + gs_order_mates(dev, gs_limiter_clock());
 }
 
 uint64_t gs_limiter_others_ns(uint32_t dev, uint64_t start_ns, uint64_t end_ns)

@@ -130,7 +130,7 @@ uint64_t gs_limiter_window_ns(uint32_t dev);
 /** Do others than this slice use the card now, as far as the board tells? */
 bool gs_limiter_is_shared(uint32_t dev);
 /** Processes that take turns with this one, so that a launch may have their turns in it: others of
- *  the slice; GS_LIMITER_MANY where other slices use the card, too. */
+ *  the slice and, as far as the board tells, of other slices; GS_LIMITER_MANY where it does not. */
 uint32_t gs_limiter_others(uint32_t dev);
 #define GS_LIMITER_MANY UINT32_MAX
 /** For how much of the time between two moments may they have had the card, this process's own

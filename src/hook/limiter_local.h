@@ -15,14 +15,15 @@
 struct gs_limiter_card {
     _Alignas(64) uint32_t share_bp; /**< the quota's; GS_SHARE_ALL_BP: none. 0 not configured */
     uint32_t is_elastic;
-    uint32_t now_bp;    /**< in force when somebody last looked, loans and yielding included */
-    uint32_t now_flags; /**< GS_BOARD_*, likewise; HAMi's block counts as GS_BOARD_YIELD */
-    uint32_t next;      /**< the queue of this process's threads: ticket of who comes next */
-    uint32_t serving;   /**< ticket that may compete for the bucket; futex word */
-    uint32_t poke;      /**< raised when the head should look again; futex word */
-    uint32_t sleepers;  /**< heads and pauses asleep on `poke` */
-    uint64_t beat_ns;   /**< when the head last looked at the bucket */
-    uint64_t spin;      /**< of the run below */
+    uint32_t now_bp;     /**< in force when somebody last looked, loans and yielding included */
+    uint32_t now_flags;  /**< GS_BOARD_*, likewise; HAMi's block counts as GS_BOARD_YIELD */
+    uint32_t now_others; /**< processes of other slices at work, likewise; 0: not counted */
+    uint32_t next;       /**< the queue of this process's threads: ticket of who comes next */
+    uint32_t serving;    /**< ticket that may compete for the bucket; futex word */
+    uint32_t poke;       /**< raised when the head should look again; futex word */
+    uint32_t sleepers;   /**< heads and pauses asleep on `poke` */
+    uint64_t beat_ns;    /**< when the head last looked at the bucket */
+    uint64_t spin;       /**< of the run below */
     uint64_t run_from_ns, run_until_ns;   /**< newest stretch of outstanding work that was noted */
     uint64_t seen_ns[GS_LIMITER_TICKETS]; /**< when the waiter of a ticket last looked; by ticket */
     uint64_t run_alone; /**< part of it, of ALONE, in which no mate was known to have work */

@@ -73,7 +73,7 @@ struct gs_limiter_view gs_limiter_look(uint32_t dev, uint64_t now_ns)
     uint32_t quota_bp = __atomic_load_n(&card->share_bp, __ATOMIC_RELAXED);
     bool elastic = __atomic_load_n(&card->is_elastic, __ATOMIC_RELAXED) != 0;
     struct gs_limiter_view view = {quota_bp != 0 ? quota_bp : GS_SHARE_ALL_BP, 0};
-    struct gs_board_slice board;
+    struct gs_board_slice board = {0};
     bool lent, yields = ask_monitor(now_ns, &lent);
 
     if (gs_hook_board(dev, now_ns, &board) == 0) {
@@ -91,6 +91,7 @@ struct gs_limiter_view gs_limiter_look(uint32_t dev, uint64_t now_ns)
     if ((view.flags & GS_BOARD_YIELD) != 0 && view.share_bp > GS_LIMITER_YIELD_BP)
         view.share_bp = GS_LIMITER_YIELD_BP;
     __atomic_store_n(&card->now_bp, view.share_bp, __ATOMIC_RELAXED);
+    __atomic_store_n(&card->now_others, board.others, __ATOMIC_RELAXED);
     __atomic_store_n(&card->now_flags, view.flags, __ATOMIC_RELAXED);
     return view;
 }

@@ -134,6 +134,7 @@ static void add_entry(struct gs_arbiter *a, uint32_t slice, double density, uint
     a->mean[*n] = density < 1.0 ? density : 1.0;
     a->steps[*n] = steps;
     a->mates[*n] = a->lost[*n] = a->known[*n] = a->known_lost[*n] = a->known_own[*n] = 0.0;
+    a->claim[*n] = 0.0;
     a->owner[*n] = (uint16_t)slice;
     (*n)++;
 }
@@ -175,6 +176,7 @@ static void add_slice(struct gs_arbiter *a, uint32_t slice, const struct demand 
 
             a->known[at] = d->known < all ? d->known / all : 1.0;
             a->known_lost[at] = d->known > d->own ? (d->known - d->own) * GS_LEDGER_BIN_NS : 0.0;
+            a->claim[at] = d->own * STEPS;
         }
         return;
     }
@@ -189,65 +191,85 @@ static bool is_in(const struct gs_arbiter *a, uint32_t i, uint32_t step)
     return a->steps[i] == 0 || (a->steps[i] >> step & 1) != 0;
 }
 
-/** What a slice can have lost in a stretch of `run` ns that it shared. */
-static double most_lost(double run, double even)
-{
-    double turn = even + TURN_NS, all = run + GS_LEDGER_COVER_NS;
+/** Who had work in each step of a bin, and what is known of it. */
+struct presence {
+    double processes[STEPS];
+    double taken[STEPS]; /**< of the step, by those that know their own time */
+};
 
-    return run <= 0.0 ? 0.0 : turn < all ? turn : all;
+static bool is_shared(const struct gs_arbiter *a, uint32_t i, uint32_t step,
+                      const struct presence *there)
+{
+    return is_in(a, i, step) && there->processes[step] > 1.0 + a->mates[i];
 }
 
 /** What is known of a slice's own time: it lost the rest in steps that it shared; a step may have
- *  been rounded away. More than even turns take, and one of them for each stretch, for all of a
- *  neighbour's short work may fall into one turn, is not believed.
- *  @others  processes that had work in each step, its own mates among them. */
-static void place_known(struct gs_arbiter *a, uint32_t i, const double *others)
+ *  been rounded away. It is not believed that this is more than even turns take, or more than
+ *  others say they had, but for one turn: turns alternate, however often a slice shares. */
+static void place_known(struct gs_arbiter *a, uint32_t i, const struct presence *there)
 {
-    double shared = 0.0, even = 0.0, run = 0.0, run_even = 0.0, most;
+    struct gs_arbiter_slice *s = a->slice[a->owner[i]];
+    double shared = 0.0, even = 0.0, taken = 0.0, most;
 
     for (uint32_t step = 0; step < STEPS; step++) {
-        double k = others[step] - 1.0 - a->mates[i];
+        double all = there->processes[step];
 
-        if (!is_in(a, i, step) || k <= 0.0) {
-            even += most_lost(run, run_even);
-            run = run_even = 0.0;
+        if (!is_shared(a, i, step, there))
             continue;
-        }
         shared += GS_LEDGER_COVER_NS;
-        run += GS_LEDGER_COVER_NS;
-        run_even += GS_LEDGER_COVER_NS * k / (1.0 + k);
+        even += GS_LEDGER_COVER_NS * (all - 1.0 - a->mates[i]) / all;
+        taken += GS_LEDGER_COVER_NS * (there->taken[step] - a->claim[i]);
     }
-    even += most_lost(run, run_even);
     if (shared <= 0.0) {
         a->known_lost[i] = 0.0;
         return;
     }
-    even *= a->known[i];
-    most = a->known[i] * (shared + GS_LEDGER_COVER_NS);
-    if (most > even)
-        most = even;
+    even = a->known[i] * (even > taken ? even : taken);
+    most = even + TURN_NS - s->ahead_ns;
+    if (most > a->known[i] * (shared + GS_LEDGER_COVER_NS))
+        most = a->known[i] * (shared + GS_LEDGER_COVER_NS);
     if (a->known_lost[i] > most)
         a->known_lost[i] = most;
+    s->ahead_ns += a->known_lost[i] - even;
+    if (s->ahead_ns < 0.0)
+        s->ahead_ns = 0.0;
     a->known_own[i] = a->known[i] - a->known_lost[i] / shared;
     if (a->known_own[i] < 0.0)
         a->known_own[i] = 0.0;
     a->lost[i] += a->known_lost[i];
 }
 
-static void place_all_known(struct gs_arbiter *a, uint32_t n)
+/** What a slice says it had of each step that it shared: of the others it had all. */
+static void add_claim(struct gs_arbiter *a, uint32_t i, struct presence *there)
 {
-    double others[STEPS];
+    double alone = 0.0, shared = 0.0;
 
     for (uint32_t step = 0; step < STEPS; step++) {
-        others[step] = 0.0;
-        for (uint32_t i = 0; i < n; i++)
-            others[step] += is_in(a, i, step) ? a->mean[i] + a->mates[i] : 0.0;
-        for (uint32_t i = 0; i < a->n_foreign; i++)
-            others[step] += a->foreign[i];
+        bool is = is_shared(a, i, step, there);
+
+        shared += is;
+        alone += !is && is_in(a, i, step);
     }
+    a->claim[i] = a->claim[i] > alone && shared > 0.0 ? (a->claim[i] - alone) / shared : 0.0;
+    for (uint32_t step = 0; step < STEPS; step++)
+        there->taken[step] += is_shared(a, i, step, there) ? a->claim[i] : 0.0;
+}
+
+static void place_all_known(struct gs_arbiter *a, uint32_t n)
+{
+    struct presence there = {{0.0}, {0.0}};
+
+    for (uint32_t step = 0; step < STEPS; step++) {
+        for (uint32_t i = 0; i < n; i++)
+            there.processes[step] += is_in(a, i, step) ? a->mean[i] + a->mates[i] : 0.0;
+        for (uint32_t i = 0; i < a->n_foreign; i++)
+            there.processes[step] += a->foreign[i];
+    }
+    for (uint32_t i = 0; i < n; i++)
+        add_claim(a, i, &there);
     for (uint32_t i = 0; i < n; i++) {
         if (a->known[i] > 0.0)
-            place_known(a, i, others);
+            place_known(a, i, &there);
     }
 }
 
@@ -402,31 +424,43 @@ static uint64_t demand_of(const struct gs_arbiter_process *p, uint64_t now_ns)
     return newest;
 }
 
+static bool is_within(uint64_t demand_ns, uint64_t now_ns, uint64_t ns)
+{
+    return demand_ns != 0 && now_ns - demand_ns <= ns;
+}
+
+/** Newest demand of the slice, and how many of its processes ask for the card. */
 static void look_at(struct gs_arbiter_slice *s, uint64_t now_ns)
 {
     s->demand_ns = 0;
+    s->n_active = 0;
     for (uint32_t i = 0; i < s->n_processes; i++) {
+        uint64_t demand;
+
         if (s->process[i].owner == 0)
             continue;
         presume(&s->process[i], now_ns);
-        s->demand_ns = later(s->demand_ns, demand_of(&s->process[i], now_ns));
+        demand = demand_of(&s->process[i], now_ns);
+        s->demand_ns = later(s->demand_ns, demand);
+        s->n_active += is_within(demand, now_ns, GS_ARBITER_IDLE_NS) && !s->is_parked;
     }
 }
 
 static bool asked_within(const struct gs_arbiter_slice *s, uint64_t now_ns, uint64_t ns)
 {
-    return s->demand_ns != 0 && now_ns - s->demand_ns <= ns;
+    return is_within(s->demand_ns, now_ns, ns);
 }
 
 /** Asks for the card, and could have it. */
-static bool is_active(const struct gs_arbiter_slice *s, uint64_t now_ns)
+static bool is_active(const struct gs_arbiter_slice *s)
 {
-    return asked_within(s, now_ns, GS_ARBITER_IDLE_NS) && !s->is_parked;
+    return s->n_active != 0;
 }
 
 /** Everything the lending needs to know of all slices together. */
 struct market {
     uint32_t n_active;
+    uint32_t n_processes; /**< that ask for the card */
     uint64_t idle_bp;     /**< promised to idle slices */
     uint64_t borrower_bp; /**< promised to active elastic ones */
     bool is_high_active;
@@ -434,13 +468,14 @@ struct market {
 
 static struct market survey(const struct gs_arbiter *a, uint64_t now_ns)
 {
-    struct market m = {.n_active = a->n_foreign};
+    struct market m = {.n_active = a->n_foreign, .n_processes = a->n_foreign};
 
     for (uint32_t i = 0; i < a->n_slices; i++) {
         const struct gs_arbiter_slice *s = a->slice[i];
-        bool active = is_active(s, now_ns);
+        bool active = is_active(s);
 
         m.n_active += active;
+        m.n_processes += s->n_active;
         if (is_held(s) && !active)
             m.idle_bp += s->core_bp;
         if (is_held(s) && active && s->policy == GS_POLICY_ELASTIC)
@@ -453,9 +488,9 @@ static struct market survey(const struct gs_arbiter *a, uint64_t now_ns)
 
 /* A slice that is idle is told what it would get if it came back now, so that its first launch
  * need not wait for us. */
-static uint32_t share_of(const struct gs_arbiter_slice *s, const struct market *m, uint64_t now_ns)
+static uint32_t share_of(const struct gs_arbiter_slice *s, const struct market *m)
 {
-    bool active = is_active(s, now_ns);
+    bool active = is_active(s);
     uint64_t idle_bp = m->idle_bp, borrower_bp = m->borrower_bp, share;
 
     if (!is_held(s))
@@ -485,10 +520,11 @@ void gs_arbiter_step(struct gs_arbiter *a, uint64_t now_ns)
     for (uint32_t i = 0; i < a->n_slices; i++) {
         struct gs_arbiter_slice *s = a->slice[i];
 
-        s->share_bp = share_of(s, &m, now_ns);
+        s->share_bp = share_of(s, &m);
         s->flags = m.is_high_active && !s->is_high ? GS_BOARD_YIELD : 0;
-        if (m.n_active > is_active(s, now_ns))
+        if (m.n_active > is_active(s))
             s->flags |= GS_BOARD_SHARED;
+        s->others = m.n_processes - s->n_active;
     }
 }
 

@@ -63,9 +63,12 @@ struct gs_arbiter_slice {
     struct gs_arbiter_process *process; /**< (in) caller's; kept as they are between calls */
     struct gs_arbiter_process ghost[GS_ARBITER_GHOSTS]; /**< see gs_arbiter_forget_process() */
     uint32_t n_ghosts;                                  /**< so far; the oldest gives way */
+    double ahead_ns;    /**< neighbours had so much more of shared time than even turns take */
+    uint32_t n_active;  /**< (out) its processes that ask for the card, and could have it */
     uint64_t demand_ns; /**< (out) newest known demand, at most now; 0 never */
     uint32_t share_bp;  /**< (out) */
     uint32_t flags;     /**< (out) GS_BOARD_YIELD, GS_BOARD_SHARED */
+    uint32_t others; /**< (out) processes beside this slice's that have asked for the card lately */
     uint64_t refund_ns; /**< (out) cumulative; the caller sets it once, where it starts */
 };
 
@@ -87,6 +90,7 @@ struct gs_arbiter {
     double lost[GS_ARBITER_ACTIVE];    /**< to others, ns */
     /** Of that time so much, of 1, is known from the slice's own measurements; */
     double known[GS_ARBITER_ACTIVE];
+    double claim[GS_ARBITER_ACTIVE]; /**< had, as it says, of each step it shared, of 1 or so */
     double known_lost[GS_ARBITER_ACTIVE]; /**< what of it was not its own, ns; */
     double known_own[GS_ARBITER_ACTIVE];  /**< and what it had of each step beside others, of 1 */
 };

@@ -391,6 +391,7 @@ static int publish(struct gs_board_writer *w, uint64_t now_ns)
             .share_bp = s->share_bp,
             .flags = s->flags | (w->turn[i].is_parked ? GS_BOARD_PARK : 0),
             .refund_ns = s->refund_ns,
+            .others = s->others,
         };
     }
     if (rc == 0)

@@ -21,7 +21,12 @@ static int reset(void **state)
     board.seq = 4;
     board.n_slices = 3;
     for (uint32_t i = 0; i < 3; i++)
-        board.slice[i] = (struct gs_board_slice){7, 100 + i, 1000 * (i + 1), i, 50 * i, {0}};
+        board.slice[i] = (struct gs_board_slice){.ledger_dev = 7,
+                                                 .ledger_ino = 100 + i,
+                                                 .share_bp = 1000 * (i + 1),
+                                                 .flags = i,
+                                                 .refund_ns = 50 * i,
+                                                 .others = 3 * i};
     return 0;
 }
 
@@ -51,6 +56,7 @@ static void test_finds_its_own_entry(void **state)
     assert_int_equal(got.share_bp, 3000);
     assert_int_equal(got.flags, 2);
     assert_int_equal(got.refund_ns, 100);
+    assert_int_equal(got.others, 6);
     refuse(7, 103, BEAT, -ENOENT);
     refuse(8, 102, BEAT, -ENOENT); /* the same number on another file system */
 }

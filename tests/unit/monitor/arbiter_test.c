@@ -235,7 +235,8 @@ static void test_known_times_of_mates_add_up(void **state)
     assert_in_range(slices[1].refund_ns, 20 * 14 * MS * 96 / 100, 20 * 14 * MS * 101 / 100);
 }
 
-/* Who says that nothing was its own gets what even turns would have taken, and one more. */
+/* Who says that nothing was its own gets what even turns would have taken, and one more, however
+ * often it shares the card. */
 static void test_known_time_is_believed_within_reason(void **state)
 {
     (void)state;
@@ -251,7 +252,29 @@ static void test_known_time_is_believed_within_reason(void **state)
         }
         step_at((bin + 1) * BIN - 1);
     }
-    assert_in_range(slices[0].refund_ns, 20 * 5 * MS, 20 * 7 * MS);
+    assert_in_range(slices[0].refund_ns, 20 * 5 * MS + 1, 20 * 5 * MS + 2 * MS);
+}
+
+/* A neighbour's short work falls into one of its turns: all of that time is lost, where the
+ * neighbour says so, too. What that had when nobody else worked does not count. */
+static void test_what_a_neighbour_says_it_had_is_believed(void **state)
+{
+    (void)state;
+    add(30, GS_POLICY_FIXED);
+    add(70, GS_POLICY_FIXED);
+    for (uint64_t bin = 0; bin <= 20 + LAG; bin++) {
+        if (bin < 20) {
+            report(&processes[0][0], bin, BIN / 2);
+            report_known(0, 0, bin, BIN / 2, BIN / 2);
+            cover(0, bin, STEPS_HALF);
+            report(&processes[1][0], bin, BIN);
+            report_known(1, 0, bin, BIN, BIN / 2);
+            cover(1, bin, STEPS_ALL);
+        }
+        step_at((bin + 1) * BIN - 1);
+    }
+    assert_int_equal(slices[0].refund_ns, 0);
+    assert_in_range(slices[1].refund_ns, 20 * BIN / 2 - 20 * MS / 100, 20 * BIN / 2);
 }
 
 /* A neighbour that stands by does not make anybody lose; and the hooks are told who is there. */
@@ -274,6 +297,29 @@ static void test_known_time_alone(void **state)
     step_at(100 * BIN);
     assert_int_equal(slices[0].flags & GS_BOARD_SHARED, GS_BOARD_SHARED);
     assert_int_equal(slices[1].flags & GS_BOARD_SHARED, GS_BOARD_SHARED);
+}
+
+/* How many take turns with a slice: processes that asked within 60 ms, its own left out. */
+static void test_others_are_counted(void **state)
+{
+    const uint32_t foreign[] = {20, 10};
+
+    (void)state;
+    add(30, GS_POLICY_FIXED)->n_processes = 2;
+    add(30, GS_POLICY_FIXED)->n_processes = 3;
+    add(30, GS_POLICY_FIXED);
+    processes[0][0].active_ns = processes[1][0].active_ns = processes[1][2].active_ns =
+        START + 10 * BIN;
+    processes[1][1].active_ns = START + 6 * BIN; /* 80 ms ago */
+    step_at(10 * BIN);
+    assert_int_equal(slices[0].others, 2);
+    assert_int_equal(slices[1].others, 1);
+    assert_int_equal(slices[2].others, 3);
+    slices[1].is_parked = true; /* asks, and cannot have it */
+    gs_arbiter_take_foreign(arbiter, foreign, 2);
+    step_at(10 * BIN);
+    assert_int_equal(slices[0].others, 2);
+    assert_int_equal(slices[2].others, 3);
 }
 
 static void test_alone_nothing_is_refunded(void **state)
@@ -659,7 +705,9 @@ int main(void)
         TEST(test_known_time_is_exact),
         TEST(test_known_times_of_mates_add_up),
         TEST(test_known_time_is_believed_within_reason),
+        TEST(test_what_a_neighbour_says_it_had_is_believed),
         TEST(test_known_time_alone),
+        TEST(test_others_are_counted),
         TEST(test_alone_nothing_is_refunded),
         TEST(test_reports_count_once_and_after_the_lag),
         TEST(test_missed_steps_lose_nothing),

@@ -246,8 +246,8 @@ static void test_turns_of_neighbours_are_told_apart(void **state)
                      0); /* several turns long: cannot be told */
 }
 
-/* Others that cannot have held it up for so long: then it was long, and its kind is of unlike ones.
- */
+/* Others that cannot have held it up for so long: then it was long, with some of their turns in it,
+ * and its kind is of unlike ones. */
 static void test_what_others_cannot_have_done_is_its_own(void **state)
 {
     struct gs_cost *c = entry(78, 100);
@@ -260,7 +260,8 @@ static void test_what_others_cannot_have_done_is_its_own(void **state)
     assert_int_equal(gs_cost_own(c, 2 * MS, 2 * MS), 20 * US);
     gs_cost_learn_shared(c, 2 * MS, 2 * MS);
     assert_int_equal(c->est_ns, 20 * US);
-    assert_int_equal(gs_cost_own(c, 5 * MS, 2 * MS), 5 * MS);
+    assert_int_equal(gs_cost_own(c, 5 * MS, 2 * MS), 0);
+    assert_int_equal(gs_cost_own(c, 5 * MS, 0), 5 * MS); /* alone */
     gs_cost_learn_shared(c, 5 * MS, 2 * MS);
     assert_true(c->est_ns > 20 * US);
 }

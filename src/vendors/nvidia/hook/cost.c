@@ -214,7 +214,10 @@ uint64_t gs_cost_own(const struct gs_cost *c, uint64_t measured_ns, uint64_t tur
 
     if (est == 0 || est > GS_COST_TURN_NS)
         return 0;
-    return gs_cost_is_held_up(c, measured_ns, turns_ns) ? est : measured_ns;
+    if (gs_cost_is_held_up(c, measured_ns, turns_ns))
+        return est;
+    /* longer than others' turns explain: it was long itself, and so had some of those in it */
+    return turns_ns != 0 && measured_ns > est + TURN_LEAST_NS ? 0 : measured_ns;
 }
 
 void gs_cost_learn_crowded(struct gs_cost *c, uint64_t measured_ns)

@@ -191,8 +191,7 @@ static void correct(const struct gs_inflight *e, struct gs_span span, uint64_t u
     struct gs_span_stream others[GS_SPAN_STREAMS];
     int64_t more = used_ns > CORRECTION_MOST_NS ? CORRECTION_MOST_NS : (int64_t)used_ns;
 
-    (void)__atomic_add_fetch(&gs_limiter_credit[e->where.dev].ns, (int64_t)l->covers_ns - more,
-                             __ATOMIC_RELAXED);
+    gs_limiter_correct(e->where.dev, more - (int64_t)l->covers_ns);
     if (l->cost != NULL && l->kind != GS_INFLIGHT_MEASURED && used_ns != 0 &&
         others_of(e, span, others) != 0)
         gs_cost_learn_ratio(l->cost, used_ns, l->covers_ns);
@@ -263,6 +262,34 @@ static void correct_sampled(const struct gs_inflight *e, uint64_t took_ns, uint6
     gs_limiter_correct(dev, more + gs_window_unseen(dev, more, weight - 1));
 }
 
+/* Short ones of that kind were believed in, and this one took longer than the turns of other slices
+ * explain: it was long itself, or its kind is not one. */
+static bool is_unlike(const struct gs_inflight *e, uint64_t took_ns, uint64_t own_ns)
+{
+    return own_ns == GS_LIMITER_NOT_KNOWN && e->launch.est_ns <= GS_COST_TURN_NS &&
+           took_ns > e->launch.est_ns + GS_COST_TURN_NS / 2 && gs_limiter_is_shared(e->where.dev);
+}
+
+/* A sample is done. Where it was one unlike its kind, beside other slices, what it took more
+ * contains their turns: that is charged as what a measured launch took, so that the board gives it
+ * back, and all are measured for a while; it stands for no other. */
+static void settle_sample(const struct gs_inflight *e, struct gs_span span, uint64_t took_ns,
+                          uint64_t own_ns, uint64_t seen_ns)
+{
+    uint32_t dev = e->where.dev;
+    uint64_t weight = e->launch.is_due && e->copy_ns == 0 ? gs_cost_weight(e->launch.cost) : 1;
+
+    if (is_unlike(e, took_ns, own_ns)) {
+        gs_limiter_settle(dev, 0, span.start_ns, span.end_ns, took_ns - e->launch.est_ns,
+                          GS_LIMITER_NOT_KNOWN);
+        gs_window_doubt(dev, seen_ns);
+        return;
+    }
+    if (own_ns < took_ns && !gs_limiter_is_shared(dev))
+        gs_window_doubt(dev, seen_ns);
+    correct_sampled(e, own_ns < took_ns ? own_ns : took_ns, weight);
+}
+
 /* Beside neighbours a launch onto an idle stream first waits for the rest of another's turn, in
  * which not even its event is passed. The board divides time in which work was outstanding evenly:
  * right on the average only with that wait, of half a turn where arrivals are random. The wait
@@ -279,6 +306,17 @@ static uint64_t wait_for_turn(const struct gs_inflight *e, struct gs_span *span)
     return was - span->start_ns;
 }
 
+/* Has a measured launch shown that doubt was right? */
+static bool goes_on(const struct gs_inflight *e, uint64_t took_ns, uint64_t own_ns)
+{
+    uint32_t dev = e->where.dev;
+
+    if (!gs_window_is_doubtful(dev))
+        return false;
+    return gs_limiter_is_shared(dev) ? is_unlike(e, took_ns, own_ns)
+                                     : took_ns > e->launch.est_ns + GS_COST_TURN_NS / 2;
+}
+
 void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
@@ -287,7 +325,6 @@ void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
         gs_timing_place(&e->base, e->event[l->kind == GS_INFLIGHT_MARK ? 2 : 1], e->event[2],
                         e->recorded_ns, seen_ns);
     struct gs_span span = {t.start_ns, t.end_ns};
-    uint64_t weight = l->is_due && e->copy_ns == 0 ? gs_cost_weight(l->cost) : 1;
     uint64_t took = 0, own = GS_LIMITER_NOT_KNOWN, fresh;
     bool is_alone = false;
 
@@ -301,19 +338,16 @@ void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
         (void)account_covered(e, span.start_ns, span.start_ns);
         if (own == GS_LIMITER_NOT_KNOWN)
             took += wait_for_turn(e, &span);
-        if (is_alone && gs_window_is_doubtful(dev) && took > l->est_ns + GS_COST_TURN_NS / 2)
-            gs_window_doubt(dev, seen_ns); /* it goes on */
+        if (is_alone && goes_on(e, took, own))
+            gs_window_doubt(dev, seen_ns);
         fresh = gs_span_add(&charged[dev], span);
         gs_limiter_settle(dev, l->paid_ns, span.start_ns, span.end_ns, took < fresh ? took : fresh,
                           own);
     } else if (l->kind == GS_INFLIGHT_MARK) {
         (void)account_covered(e, span.end_ns, span.end_ns);
     } else {
-        if (!account_covered(e, span.start_ns, span.end_ns) && is_alone) {
-            if (own < took && !gs_limiter_is_shared(dev))
-                gs_window_doubt(dev, seen_ns);
-            correct_sampled(e, own < took ? own : took, weight);
-        }
+        if (!account_covered(e, span.start_ns, span.end_ns) && is_alone)
+            settle_sample(e, span, took, own, seen_ns);
         /* nobody else is to be charged for it */
         (void)gs_span_add(&charged[dev], span);
     }
