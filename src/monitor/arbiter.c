@@ -176,7 +176,7 @@ static void add_slice(struct gs_arbiter *a, uint32_t slice, const struct demand 
 
             a->known[at] = d->known < all ? d->known / all : 1.0;
             a->known_lost[at] = d->known > d->own ? (d->known - d->own) * GS_LEDGER_BIN_NS : 0.0;
-            a->claim[at] = d->own * STEPS;
+            a->claim[at] = d->own * GS_LEDGER_COVER_BITS;
         }
         return;
     }
