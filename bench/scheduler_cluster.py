@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from kit import agent, daemon, objects, procs  # noqa: E402
 from kit.cluster import ADMIN, Cluster  # noqa: E402
 
-NODES, CARDS, ROUNDS = 100, 8, 3
+NODES, CARDS, ROUNDS, WAITING = 100, 8, 3, 2000
 BOUND, FAILED = (f'gpuslice_scheduler_answers_total{{call="bind",outcome="{word}"' for word in ("bound", "refused"))
 SLICE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000, "nvidia.com/gpucores": 1}
 
@@ -75,7 +75,31 @@ def on(cluster: Cluster, folder: pathlib.Path, pods: int) -> dict:
     with_release(cluster, folder, "bench", writers, lambda _: own_nodes(api, pods, result))
     with_release(cluster, folder, "choice", {**writers, "scheduler": {"nodeChoice": "scheduler"}},
                  lambda release: node_choice(release, names, pods, result))
+    result["takeover"] = {str(n): takeover(cluster, folder, n) for n in (0, WAITING)}
     return result
+
+
+def takeover(cluster: Cluster, folder: pathlib.Path, waiting: int) -> dict:
+    """What it costs a daemon to begin to lead where so many pods wait: each is written to once (docs/adr/0010). Until
+    it leads a bind is not answered."""
+    api, name, server = cluster.api(), f"lead{waiting}", cluster.procs["kube-apiserver"]
+    namespace = objects.create_namespace(api, name)
+    api.create_all(objects.PODS.format(namespace), [objects.pod(f"w{i}", SLICE, scheduler="nobody") for i in range(waiting)])
+    release = daemon.Release(cluster, folder, "gpuslice-system", name).install()
+    try:
+        used, began = server.cpu_seconds(), time.monotonic()
+        release.start_daemon()
+        ready = time.monotonic() - began
+        nobody = {"PodName": "nobody", "PodNamespace": namespace, "PodUID": "nobody", "Node": "nowhere"}
+        assert release.call("bind", nobody)["Error"]
+        took = {"ready_s": round(ready, 2), "leads_s": round(time.monotonic() - began, 2),
+                "written": metric(release.metrics(), "gpuslice_scheduler_fence_writes_total"),
+                "daemon_cpu_s": release.daemon.cpu_seconds(), "apiserver_cpu_s": round(server.cpu_seconds() - used, 2)}
+    finally:
+        release.remove()
+        api.delete_all([f"{objects.PODS.format(namespace)}/w{i}" for i in range(waiting)])
+    say(f"  begins to lead, {waiting} pods wait: {took}")
+    return took
 
 
 def with_release(cluster: Cluster, folder: pathlib.Path, name: str, values: dict, use) -> None:
