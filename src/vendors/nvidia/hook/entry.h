@@ -59,3 +59,24 @@ struct gs_inflight {
 
 extern struct gs_inflight gs_inflight_entries[GS_INFLIGHT_ENTRIES]
     __attribute__((visibility("hidden")));
+
+/** Those that are not FREE, a bit each: few of many, and looked for several times a launch. */
+#define GS_INFLIGHT_WORD_BITS 64u
+extern uint64_t gs_inflight_used[GS_INFLIGHT_ENTRIES / GS_INFLIGHT_WORD_BITS]
+    __attribute__((visibility("hidden")));
+
+/** The first of them from number `i` on; GS_INFLIGHT_ENTRIES: none. */
+static inline uint32_t gs_inflight_next(uint32_t i)
+{
+    while (i < GS_INFLIGHT_ENTRIES) {
+        /* acquire: pairs with the release that sets it */
+        uint64_t word =
+            __atomic_load_n(&gs_inflight_used[i / GS_INFLIGHT_WORD_BITS], __ATOMIC_ACQUIRE) >>
+            i % GS_INFLIGHT_WORD_BITS;
+
+        if (word != 0)
+            return i + (uint32_t)__builtin_ctzll(word);
+        i = (i / GS_INFLIGHT_WORD_BITS + 1) * GS_INFLIGHT_WORD_BITS;
+    }
+    return GS_INFLIGHT_ENTRIES;
+}

@@ -19,6 +19,7 @@
 #define OVERDUE_TIMES 8u
 
 struct gs_inflight gs_inflight_entries[GS_INFLIGHT_ENTRIES];
+uint64_t gs_inflight_used[GS_INFLIGHT_ENTRIES / GS_INFLIGHT_WORD_BITS];
 static uint32_t harvesting; /* 1: a thread is at it, or purges */
 static uint64_t next_seq;
 uint32_t gs_inflight_out;
@@ -30,14 +31,12 @@ static struct {
     uint64_t blind_ns;      /* since when launches are out that nothing is known of; 0 none are */
     uint64_t blind_paid_ns; /* for them */
 } cards[GS_LEDGER_DEVICES];
-static uint32_t n_out; /* gs_inflight_entries with `out_ns` */
 static uint64_t
     publishing; /* a spin word: whoever tells the ledger has seen all of the gs_inflight_entries */
 
 static void set_out(struct gs_inflight *e, uint64_t since_ns)
 {
-    if (__atomic_exchange_n(&e->out_ns, since_ns, __ATOMIC_RELEASE) == 0)
-        (void)__atomic_fetch_add(&n_out, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&e->out_ns, since_ns, __ATOMIC_RELEASE);
     gs_inflight_publish(e->where.dev);
 }
 
@@ -48,8 +47,7 @@ void gs_inflight_publish(uint32_t dev)
     gs_spin_lock(&publishing);
     since = __atomic_load_n(&cards[dev].blind_ns, __ATOMIC_RELAXED);
     since = since != 0 ? since : UINT64_MAX;
-    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES && __atomic_load_n(&n_out, __ATOMIC_ACQUIRE) != 0;
-         i++) {
+    for (uint32_t i = gs_inflight_next(0); i < GS_INFLIGHT_ENTRIES; i = gs_inflight_next(i + 1)) {
         const struct gs_inflight *e = &gs_inflight_entries[i];
         /* acquire: pairs with the release in set_out, for `where` */
         uint64_t out = __atomic_load_n(&e->out_ns, __ATOMIC_ACQUIRE);
@@ -97,13 +95,26 @@ static bool make_events(struct gs_inflight *e, CUcontext context, bool all)
     return true;
 }
 
+static uint64_t *used_word(const struct gs_inflight *e)
+{
+    return &gs_inflight_used[(e - gs_inflight_entries) / GS_INFLIGHT_WORD_BITS];
+}
+
+static uint64_t used_bit(const struct gs_inflight *e)
+{
+    return UINT64_C(1) << (e - gs_inflight_entries) % GS_INFLIGHT_WORD_BITS;
+}
+
 static bool own(struct gs_inflight *e)
 {
     uint32_t seen = GS_INFLIGHT_FREE;
 
     /* acquire: pairs with the release in give_back */
-    return __atomic_compare_exchange_n(&e->state, &seen, GS_INFLIGHT_OWNED, false, __ATOMIC_ACQUIRE,
-                                       __ATOMIC_RELAXED);
+    if (!__atomic_compare_exchange_n(&e->state, &seen, GS_INFLIGHT_OWNED, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+        return false;
+    (void)__atomic_fetch_or(used_word(e), used_bit(e), __ATOMIC_RELEASE);
+    return true;
 }
 
 static void end_try(struct gs_inflight *e)
@@ -122,10 +133,9 @@ static void give_back(struct gs_inflight *e)
     bool was_out = __atomic_exchange_n(&e->out_ns, 0, __ATOMIC_RELAXED) != 0;
 
     end_try(e);
-    if (was_out) {
-        (void)__atomic_fetch_sub(&n_out, 1, __ATOMIC_RELAXED);
+    if (was_out)
         gs_inflight_publish(e->where.dev);
-    }
+    (void)__atomic_fetch_and(used_word(e), ~used_bit(e), __ATOMIC_RELAXED);
     __atomic_store_n(&e->state, GS_INFLIGHT_FREE, __ATOMIC_RELEASE);
 }
 
@@ -180,7 +190,7 @@ void gs_inflight_try(struct gs_inflight *e, const struct gs_cost *cost)
 
 bool gs_inflight_is_tried(const struct gs_cost *cost)
 {
-    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+    for (uint32_t i = gs_inflight_next(0); i < GS_INFLIGHT_ENTRIES; i = gs_inflight_next(i + 1)) {
         if (__atomic_load_n(&gs_inflight_entries[i].tried, __ATOMIC_RELAXED) == cost)
             return true;
     }
@@ -317,7 +327,7 @@ static struct gs_inflight *oldest_open(uint64_t after_seq)
 {
     struct gs_inflight *oldest = NULL;
 
-    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+    for (uint32_t i = gs_inflight_next(0); i < GS_INFLIGHT_ENTRIES; i = gs_inflight_next(i + 1)) {
         struct gs_inflight *e = &gs_inflight_entries[i];
 
         if (__atomic_load_n(&e->state, __ATOMIC_ACQUIRE) == GS_INFLIGHT_OPEN &&
@@ -333,7 +343,7 @@ uint64_t gs_inflight_until(uint32_t dev, uint64_t now_ns)
     uint64_t ns = gs_inflight_ns(dev);
 
     /* what runs now has been running for a while */
-    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+    for (uint32_t i = gs_inflight_next(0); i < GS_INFLIGHT_ENTRIES; i = gs_inflight_next(i + 1)) {
         const struct gs_inflight *e = &gs_inflight_entries[i];
         uint64_t recorded;
 
@@ -378,7 +388,8 @@ bool gs_inflight_is_at_work(uint32_t dev)
 
     if (!begin_harvest())
         return true;
-    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES && !is; i++) {
+    for (uint32_t i = gs_inflight_next(0); i < GS_INFLIGHT_ENTRIES && !is;
+         i = gs_inflight_next(i + 1)) {
         const struct gs_inflight *e = &gs_inflight_entries[i];
 
         is = __atomic_load_n(&e->state, __ATOMIC_ACQUIRE) == GS_INFLIGHT_OPEN &&
@@ -391,7 +402,7 @@ bool gs_inflight_is_at_work(uint32_t dev)
 
 bool gs_inflight_has(CUcontext context)
 {
-    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES; i++) {
+    for (uint32_t i = gs_inflight_next(0); i < GS_INFLIGHT_ENTRIES; i = gs_inflight_next(i + 1)) {
         if (__atomic_load_n(&gs_inflight_entries[i].state, __ATOMIC_ACQUIRE) == GS_INFLIGHT_OPEN &&
             __atomic_load_n(&gs_inflight_entries[i].context, __ATOMIC_RELAXED) == context)
             return true;
@@ -480,8 +491,9 @@ void gs_inflight_purge(CUcontext context)
 void gs_inflight_forget(void)
 {
     memset(gs_inflight_entries, 0, sizeof(gs_inflight_entries));
+    memset(gs_inflight_used, 0, sizeof(gs_inflight_used));
     memset(cards, 0, sizeof(cards));
-    harvesting = gs_inflight_out = n_out = 0;
+    harvesting = gs_inflight_out = 0;
     publishing = 0;
     gs_settle_forget();
     gs_window_forget();

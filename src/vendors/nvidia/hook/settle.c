@@ -96,7 +96,8 @@ static uint32_t others_of(const struct gs_inflight *e, struct gs_span span,
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < GS_INFLIGHT_ENTRIES && n < GS_SPAN_STREAMS; i++) {
+    for (uint32_t i = gs_inflight_next(0); i < GS_INFLIGHT_ENTRIES && n < GS_SPAN_STREAMS;
+         i = gs_inflight_next(i + 1)) {
         const struct gs_inflight *o = &gs_inflight_entries[i];
 
         if (__atomic_load_n(&o->state, __ATOMIC_ACQUIRE) == GS_INFLIGHT_OPEN &&
