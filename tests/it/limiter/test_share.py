@@ -12,7 +12,6 @@ SECONDS = 5
 GRID = [
     ("k20us", 30, ["--mode", "stream"]),
     ("k20us", 70, ["--mode", "graph"]),
-    ("k20us", 50, ["--mode", "sync", "--processes", "4"]),
     ("k1ms", 10, ["--mode", "stream"]),
     ("k1ms", 50, ["--mode", "sync"]),
     ("k1ms", 70, ["--mode", "graph", "--processes", "2"]),
@@ -41,6 +40,25 @@ def held(kernels, share, options):
 @pytest.mark.parametrize("kernels,share,options", GRID, ids=lambda v: "-".join(v[1::2]) if isinstance(v, list) else str(v))
 def test_share_is_what_was_asked_for(seen, kernels, share, options):
     assert seen[0] == pytest.approx(share / 100, abs=POINTS)
+
+
+def beside_a_twin(share, *options):
+    """Share of a slice, and of the same program without a hook on a card of its own at the same time."""
+    with Cards() as cards, Cards() as others:
+        options = [*options, "--seconds", SETTLE_S + SECONDS + 2]
+        twin, watch = others.watch(), cards.watch()
+        others.bare("cell", *options)
+        cards.slice("cell", ["--cores", share], *options)
+        after = max(begun(twin, "cell"), begun(watch, "cell")) + SETTLE_S
+        return share_of(watch, "cell", after, SECONDS), share_of(twin, "cell", after, SECONDS)
+
+
+@scenario(lambda: beside_a_twin(50, "--kernels", "k20us", "--mode", "sync", "--processes", "4"))
+def test_short_kernels_of_several_processes_have_what_processors_allow(seen):
+    """Four that wait 25,000 times a second: a busy machine cannot serve them, with a limit or without one."""
+    own, twins = seen
+    assert own < 0.5 + POINTS
+    assert own > min(0.5, 0.7 * twins) - POINTS
 
 
 def way(options):
