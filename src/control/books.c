@@ -39,6 +39,7 @@ struct gs_books *gs_books_free(struct gs_books *books)
         gs_books_free_ns(entry);
     for (pos = 0; (entry = gs_map_next(&books->holds, &pos)) != NULL;)
         free(entry);
+    gs_books_free_claims(books);
     gs_map_fini(&books->pods);
     gs_map_fini(&books->holds);
     gs_map_fini(&books->nodes);
@@ -54,6 +55,10 @@ struct gs_books *gs_books_free(struct gs_books *books)
 /* Nothing is known of the node's devices. */
 static void forget_devices(struct gs_books *books, struct gs_books_node_entry *node)
 {
+    for (const struct gs_books_part *p = node->part; p != NULL; p = p->next)
+        gs_books_unclaim(books, node, p);
+    books->n_claimed_twice -= node->n_claimed_twice;
+    node->n_claimed_twice = 0;
     gs_books_free_parts(node);
     books->n_devices -= node->node.n_dev;
     books->is_unsorted |= node->node.n_dev > 0;
@@ -102,13 +107,38 @@ static int join_parts(struct gs_books *books, struct gs_books_node_entry *node)
         n_dev += p->group.n;
         group[n_groups++] = p->group;
     }
+    (void)gs_books_see_claims(books, node); /* marked below, whatever has changed */
     gs_books_mark(books, node);
     return 0;
 }
 
+static bool has_same_ids(const struct gs_books_part *a, const struct gs_books_part *b)
+{
+    if (a->group.n != b->group.n)
+        return false;
+    for (uint32_t i = 0; i < a->group.n; i++)
+        if (!gs_str_eq(a->dev[i].id, b->dev[i].id))
+            return false;
+    return true;
+}
+
+/* A vendor's part of a node in place of another, either of which may be none. */
+static int exchange_claims(struct gs_books *books, struct gs_books_node_entry *node,
+                           const struct gs_books_part *old, const struct gs_books_part *part)
+{
+    if (old != NULL && part != NULL && has_same_ids(old, part))
+        return 0;
+    if (part != NULL && gs_books_claim(books, node, part) < 0)
+        return -ENOMEM;
+    if (old != NULL)
+        gs_books_unclaim(books, node, old);
+    return 0;
+}
+
 /* Read one vendor's devices anew. 1: something may have changed, 0: this vendor is not here. */
-static int read_part(struct gs_books *books, const struct gs_node_view *view, uint32_t policy,
-                     struct gs_books_part **at, struct gs_err *err)
+static int read_part(struct gs_books *books, struct gs_books_node_entry *node,
+                     const struct gs_node_view *view, uint32_t policy, struct gs_books_part **at,
+                     struct gs_err *err)
 {
     const struct gs_policy *p = books->policies->at[policy];
     struct gs_books_part *old = *at != NULL && (*at)->policy == policy ? *at : NULL;
@@ -123,18 +153,21 @@ static int read_part(struct gs_books *books, const struct gs_node_view *view, ui
         gs_books_free_part(part); /* unreadable: what was known holds */
         return rc;
     }
-    if (rc == -ENOENT || part->group.n == 0) {
+    if (rc == -ENOENT || part->group.n == 0)
+        part = gs_books_free_part(part);
+    rc = exchange_claims(books, node, old, part);
+    if (rc < 0) {
         gs_books_free_part(part);
-        part = NULL;
-    } else {
+        return rc;
+    }
+    if (part != NULL) {
         part->is_muted = old != NULL && old->is_muted;
         part->next = old != NULL ? old->next : *at;
         *at = part;
     }
     if (part == NULL && old != NULL)
         *at = old->next;
-    if (old != NULL)
-        gs_books_free_part(old);
+    gs_books_free_part(old);
     return part != NULL || old != NULL;
 }
 
@@ -167,7 +200,7 @@ int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, s
     node->is_there = true;
     at = &node->part;
     for (uint32_t i = 0; i < books->policies->n; i++) {
-        rc = read_part(books, view, i, at, first == 0 ? err : NULL);
+        rc = read_part(books, node, view, i, at, first == 0 ? err : NULL);
         first = rc < 0 && first == 0 ? rc : first;
         if (*at != NULL && (*at)->policy == i)
             at = &(*at)->next;

@@ -46,6 +46,9 @@ struct gs_books_pod {
 GS_WUR int gs_books_new(const struct gs_policies *policies, struct gs_books **ret);
 struct gs_books *gs_books_free(struct gs_books *books);
 const struct gs_policies *gs_books_policies(const struct gs_books *books);
+/** Let nodes have devices of one id: those that an autoscaler thinks up are copies of one another.
+ *  Before the first of them. */
+void gs_books_ignore_claims(struct gs_books *books);
 
 /** The node is there, with these annotations and capacities. Devices of a vendor whose annotation
  *  cannot be read stay as they were (and *err says why; the return value is then -EINVAL, all else
@@ -220,6 +223,13 @@ struct gs_books_instance {
 /** Instances of a card, in no order, none twice; at most `cap`. Their number. */
 size_t gs_books_instances(const struct gs_node *node, size_t dev, struct gs_books_instance *ret,
                           size_t cap);
+
+/** Devices that take nobody because another entry claims to be them. */
+size_t gs_books_claimed_twice(const struct gs_books *books);
+/** A device of this node that another entry claims to be, too: on *ret_rival, or on the node
+ * itself. False: there is none. Views of the books. */
+bool gs_books_rival(const struct gs_books *books, struct gs_str name, struct gs_str *ret_id,
+                    struct gs_str *ret_rival);
 
 struct gs_books_counts {
     size_t nodes, devices, pods, reservations, holds;

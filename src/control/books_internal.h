@@ -2,6 +2,7 @@
 /* Insides of the books, shared by their files; each uses those above it alone:
  *
  *   books_names.c    entries by name, and which nodes have changed
+ *   books_claim.c    which nodes say that they have a device
  *   books_share.c    from a grant, or what was decided, to shares of devices
  *   books_entry.c    a pod's entry
  *   books_use.c      what the pods on a node take of its devices
@@ -87,6 +88,7 @@ struct gs_books_node_entry {
     size_t n_pods;
     struct gs_arena notes_arena;
     struct gs_untracked notes; /**< what the node says beside its devices; in the arena */
+    size_t n_claimed_twice;    /**< of its devices */
     bool is_there;             /**< the API server has it */
     bool is_dirty;
     struct gs_books_node_entry *next_dirty;
@@ -116,7 +118,10 @@ struct gs_books {
     const struct gs_policies *policies;
     struct gs_map nodes, pods, namespaces; /**< by name, UID, name */
     struct gs_map holds;                   /**< by UID, beside the pods */
-    int32_t lowest;                        /**< priority of a bound pod; valid while n_lowest > 0 */
+    struct gs_map claims;                  /**< by device id: books_claim.c */
+    size_t n_claimed_twice;                /**< devices */
+    bool ignores_claims;
+    int32_t lowest; /**< priority of a bound pod; valid while n_lowest > 0 */
     size_t n_lowest, n_bound;
     struct gs_books_node_entry *dirty;
     uint64_t change;                             /**< changes so far, of nodes and of quotas */
@@ -139,7 +144,7 @@ void gs_books_drop_ns_if_unused(struct gs_books *books, struct gs_books_ns_entry
 /** Free what is in no table (any more). */
 void gs_books_free_node(struct gs_books_node_entry *node);
 void gs_books_free_ns(struct gs_books_ns_entry *ns);
-void gs_books_free_part(struct gs_books_part *part);
+struct gs_books_part *gs_books_free_part(struct gs_books_part *part);
 /** Nothing is known of the node's devices. */
 void gs_books_free_parts(struct gs_books_node_entry *node);
 
@@ -148,6 +153,17 @@ void gs_books_mark(struct gs_books *books, struct gs_books_node_entry *node);
 /** Its use has to be added up anew, though nothing has changed. */
 void gs_books_mark_dirty(struct gs_books *books, struct gs_books_node_entry *node);
 const struct gs_books_node_entry *gs_books_entry_of(const struct gs_node *node);
+
+/** The node says that it has these devices. Before they are in its view. 0 or -ENOMEM: then nothing
+ *  has changed. */
+GS_WUR int gs_books_claim(struct gs_books *books, struct gs_books_node_entry *node,
+                          const struct gs_books_part *part);
+/** It says so no more. */
+void gs_books_unclaim(struct gs_books *books, struct gs_books_node_entry *node,
+                      const struct gs_books_part *part);
+/** Mark those devices of the node's view that others claim too, and no other. Has that changed? */
+bool gs_books_see_claims(struct gs_books *books, struct gs_books_node_entry *node);
+void gs_books_free_claims(struct gs_books *books);
 
 /** Shares of a pod by its grants, all vendors. One that cannot be read makes the whole pod
  *  unreadable, as in HAMi. In the scratch arena. 0; -EINVAL; -E2BIG; -ENOMEM. */

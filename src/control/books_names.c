@@ -5,10 +5,12 @@
 
 #include "control/books_internal.h"
 
-void gs_books_free_part(struct gs_books_part *part)
+struct gs_books_part *gs_books_free_part(struct gs_books_part *part)
 {
-    gs_arena_fini(&part->arena);
+    if (part != NULL)
+        gs_arena_fini(&part->arena);
     free(part);
+    return NULL;
 }
 
 void gs_books_free_parts(struct gs_books_node_entry *node)

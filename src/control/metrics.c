@@ -183,6 +183,9 @@ static void write_books(const struct gs_metrics_from *from, struct gs_buf *buf)
     GS_PROM_LINE(buf, name, n.pods, {"kind", GS_STR("pods")});
     GS_PROM_LINE(buf, name, n.reservations, {"kind", GS_STR("reservations")});
     GS_PROM_LINE(buf, name, n.holds, {"kind", GS_STR("holds")});
+    one(buf, OWN "cards_claimed_twice", "gauge",
+        "Cards that two entries claim to be, of one node or of two: nobody is given them.",
+        (double)gs_books_claimed_twice(from->books));
 }
 
 static void write_cache(const struct gs_metrics_from *from, struct gs_buf *buf)

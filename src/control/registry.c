@@ -31,6 +31,7 @@ struct gs_registry {
     struct gs_arena arena; /**< of one event */
     struct gs_feed feed;
     uint64_t node_events, pod_events, unreadable, untrusted;
+    size_t claimed_twice; /**< devices, when they were told of last */
 };
 
 static void cannot_read(const struct source *s, const struct gs_kube_key *key,
@@ -42,6 +43,21 @@ static void cannot_read(const struct source *s, const struct gs_kube_key *key,
 }
 
 /* ---- nodes ---- */
+
+/* Said once for each change, by the node that made it. */
+static void tell_claims(struct gs_registry *r, struct gs_str node)
+{
+    size_t n = gs_books_claimed_twice(r->books), before = r->claimed_twice;
+    struct gs_str id, rival;
+
+    r->claimed_twice = n;
+    if (n > before && gs_books_rival(r->books, node, &id, &rival))
+        GS_LOG_WARN("cards that two entries claim to be: nobody is given them",
+                    GS_LOG_STR("card", id), GS_LOG_STR("node", node), GS_LOG_STR("rival", rival),
+                    GS_LOG_UINT("cards", n));
+    else if (n == 0 && before > 0)
+        GS_LOG_INFO("no card is claimed twice any more", GS_LOG_STR("node", node));
+}
 
 static void on_node(void *arg, const struct gs_kube_key *key, struct yyjson_val *object)
 {
@@ -59,6 +75,7 @@ static void on_node(void *arg, const struct gs_kube_key *key, struct yyjson_val 
         cannot_read(s, key, &err);
     if (view.name.n == 0)
         return;
+    tell_claims(r, view.name);
     if (r->opt.node != NULL)
         r->opt.node(r->opt.arg, &node, &view);
 }
@@ -70,6 +87,7 @@ static void on_node_gone(void *arg, const struct gs_kube_key *key, struct yyjson
     (void)last;
     r->node_events++;
     gs_books_node_gone(r->books, key->name);
+    tell_claims(r, key->name);
     if (r->opt.node_gone != NULL)
         r->opt.node_gone(r->opt.arg, key->name);
 }

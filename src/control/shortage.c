@@ -13,6 +13,7 @@ static const char *const meaning[GS_REASON_COUNT] = {
     [GS_REASON_CARD_NOT_HEALTH] = "cards unhealthy, or their plugin silent",
     [GS_REASON_CARD_UNHEALTHY] = "cards unhealthy, or their plugin silent",
     [GS_REASON_CARD_CORDONED] = "cards cordoned",
+    [GS_REASON_CARD_CLAIMED_TWICE] = "two entries, of one node or of two, claim to be the card",
     [GS_REASON_CARD_QOS_POLICY_MISMATCH] = "cards held by pods of another QoS policy",
     [GS_REASON_CARD_APP_CLASS_MISMATCH] = "cards held by pods of another class",
     [GS_REASON_CARD_NOT_FOUND_CUSTOM_FILTER_RULE] = "cards excluded by a rule of the vendor",

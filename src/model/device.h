@@ -21,9 +21,10 @@ struct gs_device {
     int32_t cores;
     int32_t numa;
     bool is_healthy;
-    bool is_cordoned;   /**< an administrator takes it out of use: nobody new (gs_node_read) */
-    const void *custom; /**< vendor's own facts of this device (MIG profiles, network id, ...);
-                           NULL: none */
+    bool is_cordoned;      /**< an administrator takes it out of use: nobody new (gs_node_read) */
+    bool is_claimed_twice; /**< another entry says that it is this device: nobody new */
+    const void *custom;    /**< vendor's own facts of this device (MIG profiles, network id, ...);
+                              NULL: none */
 };
 
 /** Somebody who holds a part of a device. */
@@ -62,8 +63,8 @@ struct gs_group {
 #define GS_ROOM_CARDS 8
 
 /** What is free in a group, made once when its use changes (gs_usage_settle), so that a pod is kept
- *  off a full node without a look at the cards: one line of cache. Open: healthy, not closed
- *  or cordoned, a share free. */
+ *  off a full node without a look at the cards: one line of cache. Open: healthy, not closed,
+ *  cordoned or claimed twice, a share free. */
 struct gs_room {
     const struct gs_policy *policy; /**< of the group */
     uint32_t n_open;
@@ -83,6 +84,6 @@ struct gs_node {
     size_t n_dev;
 };
 
-/** Does the device take anybody at all: healthy, not closed, not cordoned? The first question of
- *  every vendor. GS_REASON_COUNT: yes. */
+/** Does the device take anybody at all: healthy, not closed, not cordoned, not claimed twice? The
+ * first question of every vendor. GS_REASON_COUNT: yes. */
 enum gs_reason gs_device_ask_open(const struct gs_device *dev, const struct gs_use *use);

@@ -1,6 +1,7 @@
 #include "model/node.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "model/policy.h"
 #include "model/quantity.h"
@@ -35,6 +36,30 @@ static int cordon(const struct gs_node_view *view, struct gs_arena *arena, struc
     return 0;
 }
 
+static int by_id(const void *a, const void *b)
+{
+    const struct gs_device *const *x = a, *const *y = b;
+
+    return gs_str_cmp((*x)->id, (*y)->id);
+}
+
+/* An id stands for one device: which of two it is nobody knows. */
+static int mark_twins(struct gs_device *dev, size_t n, struct gs_arena *arena, struct gs_err *err)
+{
+    struct gs_device **at = GS_ARENA_ARRAY(arena, n, struct gs_device *);
+
+    if (at == NULL)
+        return gs_err_set(err, -ENOMEM, "no memory for devices");
+    for (size_t i = 0; i < n; i++)
+        at[i] = &dev[i];
+    if (n > 1)
+        qsort(at, n, sizeof(*at), by_id);
+    for (size_t i = 1; i < n; i++)
+        if (at[i]->id.n > 0 && gs_str_eq(at[i - 1]->id, at[i]->id))
+            at[i - 1]->is_claimed_twice = at[i]->is_claimed_twice = true;
+    return 0;
+}
+
 int gs_node_read(const struct gs_policy *policy, const struct gs_node_view *view,
                  struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
                  struct gs_err *err)
@@ -45,6 +70,8 @@ int gs_node_read(const struct gs_policy *policy, const struct gs_node_view *view
 
     if (rc == 0)
         rc = cordon(view, arena, dev, group.n, err);
+    if (rc == 0)
+        rc = mark_twins(dev, group.n, arena, err);
     if (rc < 0)
         return rc;
     *ret_dev = dev;

@@ -22,6 +22,7 @@ struct gs_node_view {
 const struct gs_group *gs_node_group(const struct gs_node *node, const struct gs_policy *policy);
 /** Devices of a node as ops->read_node() has them, and which of them the node's annotation
  *  hami.io/device-cordon takes out of use: a list of ids, of any vendor's (HAMi: NVIDIA's alone).
+ *  Devices of one id are marked (is_claimed_twice), both of them.
  *  Returns  as ops->read_node(); -E2BIG a cordon of more than GS_REGISTER_BYTES_MAX. */
 GS_WUR int gs_node_read(const struct gs_policy *policy, const struct gs_node_view *view,
                         struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,

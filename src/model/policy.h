@@ -112,6 +112,8 @@ struct gs_policy {
     bool has_core_units; /**< cores are the vendor's units of a card (compute units), not percent */
     bool writes_own_type; /**< grants carry the device's type in place of the word (AMD, MetaX sGPU)
                            */
+    bool has_global_ids;  /**< device ids are the hardware's own: two nodes that register one id
+                             claim  the same device. Else an id means something on its node alone */
     bool is_exclusive_at_100; /**< a request of 100 cores wants a card that nobody uses */
     const void *conf;         /**< vendor's own, in the arena of the configuration */
 };

@@ -257,29 +257,31 @@ static int read_json(const struct reading *r, struct gs_str text, struct gs_devi
     return rc;
 }
 
-/* A UUID goes into grants, between separators, and stands for one device. A device without one can
- * be given to nobody, nor can one with less than nothing: a share of its memory would free memory.
- */
-static int check_ids(struct gs_device *dev, size_t n, struct gs_arena *arena, struct gs_err *err)
+/* A UUID goes into grants, between separators. A device without one can be given to nobody, nor can
+ * one with less than nothing: a share of its memory would free memory. */
+static int check_device(struct gs_device *dev, struct gs_err *err)
 {
-    struct gs_str *id = GS_ARENA_ARRAY(arena, n, struct gs_str);
-
-    if (id == NULL || gs_arena_check(arena) < 0)
-        return gs_err_set(err, -ENOMEM, "no memory for devices");
-    for (size_t i = 0; i < n; i++) {
-        id[i] = dev[i].id;
-        dev[i].is_healthy = dev[i].is_healthy && id[i].n > 0 && dev[i].count >= 0 &&
-                            dev[i].mem_mib >= 0 && dev[i].cores >= 0;
-        for (size_t k = 0; k < id[i].n; k++)
-            if (strchr(",:;", id[i].p[k]) != NULL) /* NUL is found too: it ends a text for others */
-                return refuse(err, "device id with a separator", id[i]);
-    }
-    if (n > 1)
-        qsort(id, n, sizeof(*id), gs_str_order);
-    for (size_t i = 1; i < n; i++)
-        if (id[i].n > 0 && gs_str_eq(id[i - 1], id[i]))
-            return refuse(err, "device id is there twice", id[i]);
+    dev->is_healthy =
+        dev->is_healthy && dev->id.n > 0 && dev->count >= 0 && dev->mem_mib >= 0 && dev->cores >= 0;
+    if (dev->id.n > GS_REGISTER_ID_MAX)
+        return gs_err_set(err, -EINVAL, "device id of %zu bytes, more than %d", dev->id.n,
+                          GS_REGISTER_ID_MAX);
+    if (dev->type.n > GS_REGISTER_WORD_MAX || dev->mode.n > GS_REGISTER_WORD_MAX)
+        return gs_err_set(err, -EINVAL, "device type or mode of more than %d bytes",
+                          GS_REGISTER_WORD_MAX);
+    for (size_t i = 0; i < dev->id.n; i++)
+        if (strchr(",:;", dev->id.p[i]) != NULL) /* NUL is found too: it ends a text for others */
+            return refuse(err, "device id with a separator", dev->id);
     return 0;
+}
+
+int gs_register_check(struct gs_device *dev, size_t n, struct gs_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = check_device(&dev[i], err);
+    return rc;
 }
 
 int gs_register_read(struct gs_str text, const struct gs_register_own *own, struct gs_arena *arena,
@@ -300,7 +302,7 @@ int gs_register_read(struct gs_str text, const struct gs_register_own *own, stru
     else
         rc = read_text(text, arena, &dev, &n, err);
     if (rc == 0)
-        rc = check_ids(dev, n, arena, err);
+        rc = gs_register_check(dev, n, err);
     if (rc < 0)
         return rc;
     *ret_dev = dev;

@@ -23,10 +23,19 @@ struct gs_register_own {
 };
 
 #define GS_REGISTER_DEVICES_MAX 4096
+#define GS_REGISTER_ID_MAX      95 /**< regions and quotas, HAMi's and ours, keep an id in 96 bytes */
+#define GS_REGISTER_WORD_MAX    253 /**< of a type or a mode */
 #define GS_REGISTER_BYTES_MAX   (1u << 20)
 
-/** Read an annotation. Text is copied into the arena. Keys of JSON match in any case, unknown ones
- *  are ignored, all are optional; numbers outside int32 and negative indexes are refused.
+/** Could grants name these devices? Their ids are at most GS_REGISTER_ID_MAX bytes and hold none of
+ *  ",:;" or NUL, types and modes are no longer than GS_REGISTER_WORD_MAX. A device without an id,
+ * or with less than nothing of anything, is made unhealthy. 0 or -EINVAL. */
+GS_WUR int gs_register_check(struct gs_device *dev, size_t n, struct gs_err *err);
+
+/** Read an annotation; as gs_register_check() has it. An id may be there twice
+ *  (gs_device.is_claimed_twice, by gs_node_read()). Text is copied into the arena. Keys of JSON
+ * match in any case, unknown ones are ignored, all are optional; numbers outside int32 and negative
+ * indexes are refused.
  *  Returns  0 (n may be 0); -EINVAL with HAMi's text in err where HAMi has one; -E2BIG; -ENOMEM. */
 GS_WUR int gs_register_read(struct gs_str text, const struct gs_register_own *own,
                             struct gs_arena *arena, struct gs_device **ret_dev, size_t *ret_n,

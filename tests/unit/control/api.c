@@ -20,11 +20,16 @@
 
 static const char *const lock_key[2] = {"hami.io/mutex.lock", "cambricon.com/dsmlu.lock"};
 
-#define CARD(n)                                                                                    \
-    "{\"id\":\"GPU-" n                                                                             \
-    "\",\"count\":10,\"devmem\":16384,\"devcore\":100,\"type\":\"NVIDIA-T4\",\"health\":true}"
-static const char cards[] = "[" CARD("0") "," CARD("1") "," CARD("2") "," CARD("3") "," CARD(
-    "4") "," CARD("5") "," CARD("6") "," CARD("7") "]";
+/* Eight cards, "GPU-<node>-<index>": no two nodes have one. */
+static void put_cards(const char *node, struct gs_buf *buf)
+{
+    for (int i = 0; i < 8; i++)
+        gs_buf_addf(buf,
+                    "%s{\"id\":\"GPU-%s-%d\",\"count\":10,\"devmem\":16384,\"devcore\":100,"
+                    "\"type\":\"NVIDIA-T4\",\"health\":true}",
+                    i > 0 ? "," : "[", node, i);
+    gs_buf_adds(buf, "]");
+}
 
 void api_tell(struct api *api, const struct api_node *node)
 {
@@ -37,6 +42,7 @@ void api_tell(struct api *api, const struct api_node *node)
                             };
     struct gs_pairs notes = {.at = note}, none = {0},
                     amounts = {.at = amount, .n = GS_ARRAY_LEN(amount)};
+    GS_CLEANUP(gs_buf_fini) struct gs_buf cards = {0};
     struct gs_node_view view = {gs_str_of(node->name), &notes, &none, &amounts, &amounts};
     char version[16];
 
@@ -46,7 +52,8 @@ void api_tell(struct api *api, const struct api_node *node)
             gs_binder_node_gone(api->binder, view.name);
         return;
     }
-    note[notes.n++] = (struct gs_pair){GS_STR("hami.io/node-nvidia-register"), gs_str_of(cards)};
+    put_cards(node->name, &cards);
+    note[notes.n++] = (struct gs_pair){GS_STR("hami.io/node-nvidia-register"), gs_buf_str(&cards)};
     for (size_t k = 0; k < 2; k++)
         if (node->lock[k][0] != '\0')
             note[notes.n++] = (struct gs_pair){gs_str_of(lock_key[k]), gs_str_of(node->lock[k])};

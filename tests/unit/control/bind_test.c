@@ -151,7 +151,8 @@ static void one_call_without_a_lock(void **state)
     assert_string_equal(pod->node, "n1");
     assert_string_equal(pod->bind_phase, "allocating");
     assert_string_equal(pod->bind_time, "1700000000");
-    assert_string_equal(pod->grant, "GPU-7,NVIDIA,100,0:;"); /* spread: the last of equals, A12.3 */
+    assert_string_equal(pod->grant,
+                        "GPU-n1-7,NVIDIA,100,0:;"); /* spread: the last of equals, A12.3 */
     assert_string_equal(pod->seal, "uid-a");
     assert_int_equal(f->api.n_gets + f->api.n_patches, 0);
     assert_true(is_reserved(f, pod)); /* until the watch shows it */
@@ -303,7 +304,7 @@ static void changed_pod_is_bound_all_the_same(void **state)
     api_filter(&f->api, pod, "n1");
     api_change(pod); /* kube-scheduler nominates a node, say */
     assert_string_equal(bind(f, pod, "n1"), "");
-    assert_string_equal(pod->grant, "GPU-7,NVIDIA,100,0:;");
+    assert_string_equal(pod->grant, "GPU-n1-7,NVIDIA,100,0:;");
     assert_int_equal(stats_of(f).rewritten, 1);
     assert_int_equal(f->api.n_gets, 1);
     assert_int_equal(f->api.n_fences, 0);
@@ -579,7 +580,7 @@ static void lost_reservation_is_decided_anew(void **state) /* a restart, an expi
     prestart(f);
     assert_string_equal(bind(f, pod, "n2"), "");
     assert_string_equal(pod->node, "n2");
-    assert_string_equal(pod->grant, "GPU-7,NVIDIA,100,0:;");
+    assert_string_equal(pod->grant, "GPU-n2-7,NVIDIA,100,0:;");
     assert_int_equal(stats_of(f).redecided, 1);
     pod = api_pod(&f->api, "b");
     assert_string_equal(bind(f, pod, "nowhere"), "failed to get node nowhere");

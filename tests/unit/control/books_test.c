@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/node.h"
+
 static int setup(void **state)
 {
     struct world *w = malloc(sizeof(*w));
@@ -161,7 +163,7 @@ static void unreadable(void **state)
 {
     static const char *const grant[] = {"gpu0,NVIDIA,1000", "gpu0,NVIDIA,-1,10:;", "a,b:;",
                                         "gpu0,NVIDIA,99999999999,10:;"};
-    static const char *const cards[] = {"[", "[{\"id\":1}]", "[{\"id\":\"a\"},{\"id\":\"a\"}]",
+    static const char *const cards[] = {"[", "[{\"id\":1}]", "[{\"id\":\"a:b\"}]",
                                         "[{\"id\":\"a\",\"count\":1e9999}]", "a,b:"};
     struct world *w = *state;
 
@@ -180,6 +182,137 @@ static void unreadable(void **state)
         assert_string_not_equal(w->err.text, "");
         assert_use(w, "n", "gpu0", 1, 1000, 10); /* counts for nothing */
     }
+}
+
+/* ---- two that claim to be one card ---- */
+
+static bool is_open(struct world *w, const char *node, const char *card)
+{
+    const struct gs_node *n = gs_books_node(w->books, gs_str_of(node));
+
+    assert_non_null(n);
+    for (size_t i = 0; i < n->n_dev; i++)
+        if (gs_str_eq_c(n->dev[i].id, card))
+            return gs_device_ask_open(&n->dev[i], &n->use[i]) == GS_REASON_COUNT;
+    fail_msg("%s has no %s", node, card);
+    return false;
+}
+
+static void want_rival(struct world *w, const char *node, const char *card, const char *rival)
+{
+    struct gs_str id, other;
+
+    assert_true(gs_books_rival(w->books, gs_str_of(node), &id, &other));
+    assert_true(gs_str_eq_c(id, card));
+    assert_true(gs_str_eq_c(other, rival));
+}
+
+static void a_card_of_two_nodes(void **state)
+{
+    struct world *w = *state;
+    struct gs_str id, rival;
+
+    assert_int_equal(world_cards(w, "a", "x", 2, 8000), 0);
+    assert_int_equal(world_cards(w, "b", "y", 2, 8000), 0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 0);
+    assert_false(gs_books_rival(w->books, GS_STR("a"), &id, &rival));
+    assert_int_equal(world_pod(w, "p", "a", "x0,NVIDIA,1000,10:;"), 0);
+    /* b says that it has x0 and x1: whoever holds them goes on holding, nobody new */
+    assert_int_equal(world_cards(w, "b", "x", 2, 8000), 0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 4);
+    assert_false(is_open(w, "a", "x0"));
+    assert_false(is_open(w, "a", "x1"));
+    assert_false(is_open(w, "b", "x0"));
+    assert_use(w, "a", "x0", 1, 1000, 10);
+    want_rival(w, "a", "x0", "b");
+    want_rival(w, "b", "x0", "a");
+    /* said again it is no third claim */
+    assert_int_equal(world_cards(w, "b", "x", 2, 8000), 0);
+    assert_int_equal(world_cards(w, "c", "x", 1, 8000), 0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 5);
+    gs_books_node_gone(w->books, GS_STR("c"));
+    assert_int_equal(gs_books_claimed_twice(w->books), 4);
+    /* b gives one back */
+    assert_int_equal(world_cards(w, "b", "x", 1, 8000), 0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 2);
+    assert_true(is_open(w, "a", "x1"));
+    assert_false(is_open(w, "a", "x0"));
+    /* and goes */
+    gs_books_node_gone(w->books, GS_STR("b"));
+    assert_int_equal(gs_books_claimed_twice(w->books), 0);
+    assert_true(is_open(w, "a", "x0"));
+    assert_use(w, "a", "x0", 1, 1000, 10);
+}
+
+static void a_card_of_two_entries(void **state)
+{
+    static const char twins[] = "[{\"id\":\"x0\",\"count\":10,\"devmem\":8000,\"devcore\":100,"
+                                "\"type\":\"T\",\"health\":true},"
+                                "{\"id\":\"x1\",\"count\":10,\"devmem\":8000,\"devcore\":100,"
+                                "\"type\":\"T\",\"health\":true},"
+                                "{\"id\":\"x0\",\"count\":10,\"devmem\":8000,\"devcore\":100,"
+                                "\"type\":\"T\",\"health\":true}]";
+    struct world *w = *state;
+
+    assert_int_equal(world_node(w, "a", twins), 0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 2);
+    assert_false(is_open(w, "a", "x0"));
+    assert_true(is_open(w, "a", "x1"));
+    want_rival(w, "a", "x0", "a");
+    assert_int_equal(world_cards(w, "a", "x", 2, 8000), 0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 0);
+    assert_true(is_open(w, "a", "x0"));
+}
+
+#define DCU(id) "[{\"id\":\"" id "\",\"count\":4,\"devmem\":8000,\"devcore\":60,\"health\":true}]"
+
+static void cards_of_two_vendors(void **state)
+{
+    struct gs_pair both[] = {{GS_STR("hami.io/node-nvidia-register"), GS_STR(DCU("x"))},
+                             {GS_STR("hami.io/node-dcu-register"), GS_STR(DCU("x"))}};
+    struct gs_pairs annotations = {both, 2, 2}, none = {0};
+    struct world *w = *state;
+
+    assert_int_equal(
+        gs_books_node_set(w->books,
+                          &(struct gs_node_view){GS_STR("a"), &annotations, &none, &none, &none},
+                          &w->err),
+        0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 2);
+    assert_int_equal(world_node_key(w, "a", "hami.io/node-dcu-register", DCU("x")), 0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 0);
+    /* ids that mean something on their node alone */
+    assert_int_equal(world_node_key(w, "b", "hami.io/node-va-register", DCU("0")), 0);
+    assert_int_equal(world_node_key(w, "c", "hami.io/node-va-register", DCU("0")), 0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 0);
+    /* devices without an id are nobody's */
+    assert_int_equal(world_node(w, "b", DCU("")), 0);
+    assert_int_equal(world_node(w, "c", DCU("")), 0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 0);
+}
+
+/* Whatever allocation fails: claims and views agree. */
+static void claims_without_memory(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "a", "x", 2, 8000), 0);
+    for (unsigned n = 1;; n++) {
+        int rc;
+
+        (void)world_fail_at(n);
+        rc = world_cards(w, "b", "x", 3, 8000);
+        if (!world_has_failed())
+            break;
+        (void)world_fail_at(0);
+        assert_int_equal(rc, -ENOMEM);
+        assert_int_equal(is_open(w, "a", "x0"), gs_books_claimed_twice(w->books) == 0);
+        gs_books_node_gone(w->books, GS_STR("b"));
+        assert_int_equal(gs_books_claimed_twice(w->books), 0);
+        assert_true(is_open(w, "a", "x0"));
+    }
+    (void)world_fail_at(0);
+    assert_int_equal(gs_books_claimed_twice(w->books), 4);
 }
 
 static void sums_do_not_wrap(void **state)
@@ -580,6 +713,10 @@ int main(void)
         T(cards_that_leave_under_their_pods),
         T(pod_moves_by_another_uid),
         T(unreadable),
+        T(a_card_of_two_nodes),
+        T(a_card_of_two_entries),
+        T(cards_of_two_vendors),
+        T(claims_without_memory),
         T(sums_do_not_wrap),
         T(muted_vendor),
         T(migs_lie_beside_their_grants),

@@ -654,6 +654,32 @@ static void a_pod_of_a_thousand_containers(void **state)
     assert_int_equal(use.mem_mib, 8000);
 }
 
+static void cards_that_two_claim_are_told(void **state)
+{
+    static const char node[] =
+        "{'metadata':{'name':'%s','annotations':{'hami.io/node-nvidia-register':'[{\\\"id\\\":"
+        "\\\"t0\\\",\\\"count\\\":10,\\\"devmem\\\":8000,\\\"devcore\\\":100,\\\"type\\\":"
+        "\\\"T\\\",\\\"health\\\":true}]'}}}";
+    struct world *w = *state;
+    char a[512], b[512];
+
+    assert_int_equal(world_cards(w, "a", "x", 2, 8000), 0);
+    assert_int_equal(world_cards(w, "b", "x", 1, 8000), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['a','b']}", world_ask(w, "p", 1000, 10));
+    assert_string_equal(world_chosen(w), "a");
+    assert_string_equal(grant_of(w, "p"), "x1,NVIDIA,1000,10:;");
+    world_filter(w, "{'Pod':%s,'NodeNames':['b']}", world_ask(w, "q", 1000, 10));
+    assert_string_equal(world_failed(w, "b"), "1/1 CardClaimedTwice");
+    assert_true(w->note.why == 1u << GS_REASON_CARD_CLAIMED_TWICE);
+    assert_non_null(memmem(w->note.text.p, w->note.text.n, "claim to be the card", 20));
+    /* an autoscaler thinks nodes up by copying one: these are not two that claim a card */
+    (void)snprintf(a, sizeof(a), node, "t1");
+    (void)snprintf(b, sizeof(b), node, "t2");
+    world_filter(w, "{'Pod':%s,'Nodes':{'items':[%s,%s]}}", world_ask(w, "r", 1000, 10), a, b);
+    assert_true(w->note.is_simulation);
+    assert_int_equal(w->note.outcome, GS_FILTER_FOUND);
+}
+
 /* HAMi drops such a request and lets the pod go without a card: it would wait, or start without,
  * and nothing would say why. */
 static void amounts_that_nothing_can_be_given_for_are_told(void **state)
@@ -782,6 +808,7 @@ int main(void)
         T(lists_in_place_of_names),
         T(a_million_names),
         T(a_pod_of_a_thousand_containers),
+        T(cards_that_two_claim_are_told),
         T(amounts_that_nothing_can_be_given_for_are_told),
         T(bad_weights_are_told),
         T(no_memory),

@@ -35,7 +35,7 @@ static void fill(struct kit *kit, const char *uid, const char *node)
 
     for (int i = 0; i < 8; i++)
         (void)snprintf(text + strlen(text), sizeof(text) - strlen(text),
-                       "GPU-%d,NVIDIA,16384,100:", i);
+                       "GPU-%s-%d,NVIDIA,16384,100:", node, i);
     strcat(text, ";");
     grant[0] = gs_str_of(text);
     assert_int_equal(gs_books_pod_set(kit->api.books,

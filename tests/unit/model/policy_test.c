@@ -13,13 +13,13 @@
 
 #define CORDON "hami.io/device-cordon"
 
-/* Three devices, or the answer that the policy's conf names. */
+/* So many of four devices, or the answer that the policy's conf names. */
 static int read_node(const struct gs_policy *policy, const struct gs_node_view *node,
                      struct gs_arena *arena, struct gs_device **ret_dev, struct gs_group *ret,
                      struct gs_err *err)
 {
     const int *answer = policy->conf;
-    struct gs_device *dev = GS_ARENA_ARRAY(arena, 3, struct gs_device);
+    struct gs_device *dev = GS_ARENA_ARRAY(arena, 4, struct gs_device);
 
     (void)node;
     if (*answer < 0)
@@ -29,6 +29,7 @@ static int read_node(const struct gs_policy *policy, const struct gs_node_view *
     dev[0].id = GS_STR("a");
     dev[1].id = GS_STR("b");
     dev[2].id = GS_STR("ab");
+    dev[3].id = GS_STR("a");
     *ret_dev = dev;
     ret->n = (uint32_t)*answer;
     return 0;
@@ -87,6 +88,25 @@ static void cordons(void **state)
     want_cordon("another,A", false, false, false);
 }
 
+/* An id stands for one device. */
+static void twins(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    setup(&f, NULL);
+    assert_int_equal(read_it(&f), 0);
+    for (size_t i = 0; i < 3; i++)
+        assert_false(f.dev[i].is_claimed_twice);
+    f.answer = 4;
+    assert_int_equal(read_it(&f), 0);
+    assert_true(f.dev[0].is_claimed_twice);
+    assert_false(f.dev[1].is_claimed_twice);
+    assert_false(f.dev[2].is_claimed_twice);
+    assert_true(f.dev[3].is_claimed_twice);
+    gs_arena_fini(&f.arena);
+}
+
 static void failures(void **state)
 {
     static char large[(1 << 20) + 1];
@@ -118,7 +138,8 @@ static void failures(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cordons), cmocka_unit_test(failures)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cordons), cmocka_unit_test(twins),
+                                       cmocka_unit_test(failures)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,6 +136,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .default_cores = 100,
         .quota_factor = 1,
         .has_core_units = true,
+        .has_global_ids = true,
         .writes_own_type = true,
         .conf = own,
     };

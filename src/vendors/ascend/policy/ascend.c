@@ -220,6 +220,7 @@ static int add(const struct chip_conf *conf, const struct gs_vnpu_chip *chip,
         .keys = gs_usual_keys(arena, word),
         .mem_factor = conf->mem_factor > 1 ? (int32_t)conf->mem_factor : 1,
         .quota_factor = conf->mem_factor > 1 ? (int32_t)conf->mem_factor : 1,
+        .has_global_ids = true,
         .is_exclusive_at_100 = true,
         .conf = chip,
     };

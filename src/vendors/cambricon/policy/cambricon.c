@@ -280,6 +280,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .mem_factor = GS_CAMBRICON_UNIT_MIB,
         .default_cores = 100,
         .quota_factor = GS_CAMBRICON_UNIT_MIB,
+        .has_global_ids = true,
         .is_exclusive_at_100 = true,
     };
 

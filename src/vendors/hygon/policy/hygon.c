@@ -71,6 +71,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .mem_factor = mem_factor,
         .default_cores = 100,
         .quota_factor = mem_factor,
+        .has_global_ids = true,
         .is_exclusive_at_100 = true,
     };
 

@@ -171,6 +171,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .mem_factor = 1024,
         .default_cores = 100,
         .quota_factor = 1024,
+        .has_global_ids = true,
         .writes_own_type = true,
         .is_exclusive_at_100 = true,
         .conf = sgpu,

@@ -68,6 +68,8 @@ static int read_list(yyjson_val *list, struct gs_arena *arena, struct gs_device 
     for (uint32_t i = 0; (v = yyjson_arr_iter_next(&it)) != NULL; i++) {
         int rc = read_card(v, i, arena, &dev[i], err);
 
+        if (rc == 0)
+            rc = gs_register_check(&dev[i], 1, err);
         if (rc < 0)
             return rc;
     }

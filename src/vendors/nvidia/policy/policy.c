@@ -58,6 +58,7 @@ static int make(const void *conf, bool is_older, struct gs_arena *arena, struct 
         .mem_factor = mem_factor,
         .quota_factor = mem_factor,
         .default_cores = yaml->default_cores != NULL ? *yaml->default_cores : 0,
+        .has_global_ids = true,
         .is_exclusive_at_100 = true,
         .conf = own,
     };
