@@ -17,9 +17,12 @@
 #define BACK_OFF_MS     100
 #define CALL_MS         5000
 #define BARE_TIMEOUT_MS 120000
-/* An owner that does not need its lock (yet, or any more) may hold it so long: a scheduler between
- * lock and Binding, a plugin between its last word on the pod and giving the lock back. */
+/* A pod that has been served, or is bound elsewhere, needs its lock no more: its plugin has so long
+ * to give it back after its last word on the pod. */
 #define IDLE_MS 10000
+/* One that is not bound may be about to be, by another scheduler, which makes two requests between
+ * lock and Binding. Less than a bind waits for a lock (28 s), so that it lives to see this. */
+#define BINDING_MS 20000
 
 struct gs_lock_view gs_lock_look(const struct gs_str *value, struct gs_str ns, struct gs_str pod,
                                  int64_t now_us, int64_t timeout_us)
@@ -40,6 +43,12 @@ struct gs_lock_view gs_lock_look(const struct gs_str *value, struct gs_str ns, s
         return view;
     view.owner_ns = part[1];
     view.owner_pod = part[2];
+    /* So far ahead no clock of a cluster is: a bare time would hold until then, and nobody can be
+     * asked. Where there is an owner, he is. */
+    if (view.parts == 1 && since - now_us > timeout_us) {
+        view.state = GS_LOCK_EXPIRED;
+        return view;
+    }
     if (view.parts == 3 && gs_str_eq(part[1], ns) && gs_str_eq(part[2], pod))
         view.state = GS_LOCK_OURS;
     else
@@ -208,13 +217,16 @@ static bool is_needed(const struct gs_lock_op *op, yyjson_val *pod)
 {
     yyjson_val *meta = yyjson_obj_get(pod, "metadata");
     const char *phase = text_at(pod, "status", "phase");
+    const char *node = text_at(pod, "spec", "nodeName");
 
     if (strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0)
         return false;
-    if (op->want.seen_ms < IDLE_MS)
-        return true;
-    return gs_str_eq_c(op->want.node, text_at(pod, "spec", "nodeName")) &&
-           strcmp(text_at(meta, "annotations", GS_NAME_BIND_PHASE), "allocating") == 0;
+    if (node[0] == '\0')
+        return op->want.seen_ms < BINDING_MS;
+    if (gs_str_eq_c(op->want.node, node) &&
+        strcmp(text_at(meta, "annotations", GS_NAME_BIND_PHASE), "allocating") == 0)
+        return true; /* the plugin is at work, until the lock expires */
+    return op->want.seen_ms < IDLE_MS;
 }
 
 static void on_owner(void *arg, const struct gs_kube_result *result)

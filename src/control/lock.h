@@ -2,8 +2,11 @@
 /* HAMi's node lock: one annotation on a node, taken by a scheduler for one pod, given back by the
  * node's plugin when that pod has been served. Needed where a plugin finds its pod by the lock.
  *
- * hami.io/mutex.lock names its pod: "<RFC3339>,<namespace>,<pod>". Any other key (Cambricon's)
- * holds a bare time, which is nobody's after two minutes.
+ * hami.io/mutex.lock names its pod: "<RFC3339>,<namespace>,<pod>", or holds a bare time (HAMi's
+ * older form), which is nobody's after the timeout. Any other key (Cambricon's) holds a bare time,
+ * which is nobody's after two minutes. A bare time that is further ahead of our clock than that is
+ * nobody's either; a nearer one, and an owner's, is believed for no longer than the timeout by our
+ * own count.
  *
  * Threads  the loop's. */
 
@@ -52,9 +55,10 @@ struct gs_lock_op;
 typedef void gs_lock_fn(void *arg, int rc, struct gs_str value, const struct gs_err *err);
 
 /** One try to take it: a GET and a PATCH with the version read (or the PATCH alone, where a version
- *  is given). It is taken over where it has expired, where its pod is gone or over, and where
- *  its pod has been bound elsewhere, was never bound, or has been served, and the lock stood so for
- *  ten seconds. Text is copied. */
+ *  is given). It is taken over where it has expired; where its pod is gone or over; where its pod
+ *  is bound elsewhere, or has been served (bind-phase), and the lock stood so for ten seconds; and
+ *  where its pod was not bound for 20: its scheduler ended between lock and Binding. A8.1: any
+ * other live owner's is contention. Text is copied. */
 GS_WUR int gs_lock_take(struct gs_kube_client *client, const struct gs_lock_want *want,
                         gs_lock_fn *fn, void *arg, struct gs_lock_op **ret, struct gs_err *err);
 /** Give it back if it is this pod's (or, as HAMi does, a legacy one that names nobody). rc 0: it is

@@ -765,7 +765,7 @@ static void lock_of_a_dead_scheduler(void **state)
     api_tell(&f->api, &f->api.node[0]);
     api_filter(&f->api, b, "n1");
     call = start(f, b, "n1");
-    api_serve(&f->api, 9000);
+    api_serve(&f->api, 19000);
     assert_false(call->is_done);
     api_serve(&f->api, 3000);
     assert_string_equal(call->error, "");

@@ -256,6 +256,43 @@ static void future_stamp_expires(void **state)
     assert_int_equal(take(f, &want), 0);
 }
 
+/* HAMi's older form, which names nobody who could be asked: it would block the node until then. */
+static void bare_time_of_the_future(void **state)
+{
+    struct fixture *f = *state;
+    struct gs_lock_want want = want_of("a");
+
+    api_lock_text(&f->api, -86400LL * 365 * 50, "", "", lock_of(f));
+    assert_int_equal(take_for(f, "a"), 0);
+    assert_non_null(strstr(lock_of(f), ",default,a"));
+    strcpy(lock_of(f), "9999-12-31T23:59:59Z");
+    assert_int_equal(take_for(f, "a"), 0);
+    /* clocks differ; but by our own count it ends */
+    api_lock_text(&f->api, -119, "", "", lock_of(f));
+    assert_int_equal(take_for(f, "a"), -EBUSY);
+    want.seen = gs_str_of(lock_of(f));
+    want.seen_ms = 119999;
+    assert_int_equal(take(f, &want), -EBUSY);
+    want.seen_ms = 120000;
+    assert_int_equal(take(f, &want), 0);
+    api_lock_text(&f->api, -121, "", "", lock_of(f));
+    assert_int_equal(take_for(f, "a"), 0);
+    /* Cambricon's */
+    want = want_of("a");
+    want.key = GS_STR("cambricon.com/dsmlu.lock");
+    api_lock_text(&f->api, -119, "", "", f->api.node[0].lock[1]);
+    assert_int_equal(take(f, &want), -EBUSY);
+    api_lock_text(&f->api, -121, "", "", f->api.node[0].lock[1]);
+    assert_int_equal(take(f, &want), 0);
+    /* who has an owner is asked for it, whatever the date */
+    api_lock_text(&f->api, -86400, "default", "other", lock_of(f));
+    assert_int_equal(take_for(f, "a"), 0); /* there is no such pod */
+    snprintf(api_pod(&f->api, "other")->node, 64, "n1");
+    strcpy(f->api.pod[0].bind_phase, "allocating");
+    api_lock_text(&f->api, -86400, "default", "other", lock_of(f));
+    assert_int_equal(take_for(f, "a"), -EBUSY);
+}
+
 static void idle_owner_loses_it(void **state)
 {
     struct fixture *f = *state;
@@ -266,16 +303,28 @@ static void idle_owner_loses_it(void **state)
     api_lock_text(&f->api, 5, "default", "other", lock_of(f));
     strcpy(value, lock_of(f));
     want.seen = gs_str_of(value);
-    want.seen_ms = 9999;
+    want.seen_ms = 19999;
     assert_int_equal(take(f, &want), -EBUSY); /* not bound: its scheduler may be about to */
-    want.seen_ms = 10000;
+    want.seen_ms = 20000;
     want.seen = GS_STR("another value"); /* what is there now is new */
     assert_int_equal(take(f, &want), -EBUSY);
     want.seen = gs_str_of(value);
+    assert_int_equal(take(f, &want), 0); /* it ended between lock and Binding */
+    strcpy(lock_of(f), value);
+    want.seen_ms = 9999;
+    strcpy(other->node, "n2"); /* bound elsewhere */
+    assert_int_equal(take(f, &want), -EBUSY);
+    want.seen_ms = 10000;
+    assert_int_equal(take(f, &want), 0);
+    strcpy(lock_of(f), value);
+    want.seen_ms = 119999;
     strcpy(other->node, "n1");
     strcpy(other->bind_phase, "allocating");
     assert_int_equal(take(f, &want), -EBUSY); /* the plugin is at work */
     strcpy(other->bind_phase, "success");
+    want.seen_ms = 9999;
+    assert_int_equal(take(f, &want), -EBUSY); /* it is about to give the lock back */
+    want.seen_ms = 10000;
     assert_int_equal(take(f, &want), 0);
     strcpy(lock_of(f), value);
     strcpy(other->bind_phase, "allocating");
@@ -333,8 +382,9 @@ int main(void)
         T(bad_values_are_errors),       T(others_lock_is_not_released),
         T(own_and_legacy_are_released), T(conflict_keeps_the_others_lock),
         T(lost_answer_is_found),        T(server_errors_are_tried_again),
-        T(future_stamp_expires),        T(idle_owner_loses_it),
-        T(bare_time_of_another_key),    T(cancelled_is_not_told),
+        T(future_stamp_expires),        T(bare_time_of_the_future),
+        T(idle_owner_loses_it),         T(bare_time_of_another_key),
+        T(cancelled_is_not_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
