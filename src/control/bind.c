@@ -155,6 +155,29 @@ static bool is_reserved(const struct gs_bind_op *op, struct gs_books_reservation
            gs_str_eq(ret->ns, w->ns) && gs_str_eq(ret->name, w->pod);
 }
 
+/* What was decided for the pod is not undone by a bind that says otherwise: it is a late one, of a
+ * decision that is void, or a caller's who made it up. Where kube-scheduler chooses the node it may
+ * have chosen another by now; what was sent stands. */
+static int check_decision(const struct gs_binder *b, const struct gs_extender_binding *w,
+                          struct gs_err *err)
+{
+    struct gs_books_reservation r;
+
+    if (!gs_books_reserved(b->books, w->uid, &r))
+        return 0;
+    if (!gs_str_eq(r.ns, w->ns) || !gs_str_eq(r.name, w->pod))
+        return gs_err_set(err, -ESTALE, "pod has another uid");
+    if (gs_str_eq(r.node, w->node))
+        return 0;
+    if (r.is_sent)
+        return gs_err_set(err, -EBUSY, "a Binding of the pod to node %.*s was sent", (int)r.node.n,
+                          r.node.p);
+    if (b->opt.filter->leaves_node_choice)
+        return 0;
+    return gs_err_set(err, -ESTALE, "the filter chose node %.*s for the pod", (int)r.node.n,
+                      r.node.p);
+}
+
 static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err *err)
 {
     struct gs_binder *b = op->binder;
@@ -177,8 +200,9 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
     if (pod.meta.resource_version.n == 0 ||
         gs_str_to_field(pod.meta.resource_version, op->version, sizeof(op->version)) < 0)
         return gs_err_set(err, -EBADMSG, "pod without a resourceVersion");
-    if (is_reserved(op, &r))
-        return 0;
+    rc = check_decision(b, &op->what, err);
+    if (rc < 0 || is_reserved(op, &r))
+        return rc;
     rc = gs_filter_reserve(&(struct gs_filter_env){.books = b->books,
                                                    .conf = b->opt.filter,
                                                    .now = gs_moment_now(b->loop),
@@ -297,8 +321,10 @@ int gs_binder_bind(struct gs_binder *b, const struct gs_extender_binding *bindin
                    gs_binder_done *done, void *arg, struct gs_err *err)
 {
     struct gs_bind_op *op = gs_map_find(&b->by_uid, binding->uid);
-    int rc = op != NULL ? supersede(op, err) : 0;
+    int rc = check_decision(b, binding, err);
 
+    if (rc == 0 && op != NULL)
+        rc = supersede(op, err);
     if (rc < 0)
         return rc;
     if (new_op(b, binding, &op) < 0)

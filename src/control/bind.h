@@ -51,8 +51,11 @@ GS_WUR int gs_binder_new(struct gs_kube_client *client, struct gs_books *books,
 struct gs_binder *gs_binder_free(struct gs_binder *binder);
 
 /** Bind as kube-scheduler asks. Without a reservation (lost, expired, never made) the pod is read
- *  and decided for this node now. Names that do not belong together change nothing. A second bind
- *  of a pod ends the first where that has not written yet, and is refused where it has.
+ *  and decided for this node now. Names that do not belong together change nothing, nor does a node
+ *  that the filter did not choose (but for leaves_node_choice). Whose scheduler the pod names is
+ * not looked at: one kube-scheduler with several profiles calls one extender for all of them, as
+ * with HAMi. A second bind of a pod ends the first where that has not written yet, and is refused
+ * where it has.
  *  Returns 0, or negative: then `done` is not called. */
 GS_WUR int gs_binder_bind(struct gs_binder *binder, const struct gs_extender_binding *binding,
                           gs_binder_done *done, void *arg, struct gs_err *err);

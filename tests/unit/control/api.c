@@ -124,11 +124,12 @@ struct api_pod *api_pod(struct api *api, const char *name)
 
 static void put_pod(const struct api_pod *pod, char *text, size_t size)
 {
-    const char *limits = pod->asks_nothing ? "{\"cpu\":\"1\"}"
-                         : pod->is_gcu     ? "{\"enflame.com/gcu\":\"1\"}"
-                         : pod->is_mlu     ? "{\"cambricon.com/vmlu\":\"1\","
-                                             "\"cambricon.com/mlu.smlu.vmemory\":\"1\","
-                                             "\"cambricon.com/mlu.smlu.vcore\":\"1\"}"
+    const char *limits = pod->limits != NULL ? pod->limits
+                         : pod->asks_nothing ? "{\"cpu\":\"1\"}"
+                         : pod->is_gcu       ? "{\"enflame.com/gcu\":\"1\"}"
+                         : pod->is_mlu       ? "{\"cambricon.com/vmlu\":\"1\","
+                                               "\"cambricon.com/mlu.smlu.vmemory\":\"1\","
+                                               "\"cambricon.com/mlu.smlu.vcore\":\"1\"}"
                                        : "{\"nvidia.com/gpu\":\"1\",\"nvidia.com/gpumem\":\"100\"}";
 
     (void)snprintf(text, size,
@@ -136,11 +137,13 @@ static void put_pod(const struct api_pod *pod, char *text, size_t size)
                    "\"resourceVersion\":\"%u\","
                    "\"annotations\":{\"gpuslice.io/fence\":\"%s\",\"hami.io/"
                    "bind-phase\":\"%s\",\"hami.io/bind-time\":\"%s\"}},"
-                   "\"spec\":{\"nodeName\":\"%s\",\"priority\":%d,\"containers\":[{\"name\":\"c\","
+                   "\"spec\":{\"nodeName\":\"%s\",\"schedulerName\":\"%s\",\"priority\":%d,"
+                   "\"containers\":[{\"name\":\"c\","
                    "\"resources\":{"
                    "\"limits\":%s}}]},\"status\":{\"phase\":\"%s\"}}",
                    pod->ns, pod->name, pod->uid, pod->version, pod->fence, pod->bind_phase,
-                   pod->bind_time, pod->node, pod->priority, limits, pod->phase);
+                   pod->bind_time, pod->node, pod->scheduler != NULL ? pod->scheduler : "",
+                   pod->priority, limits, pod->phase);
 }
 
 bool api_ask(struct api *api, const struct api_pod *pod, const char *nodes,

@@ -20,6 +20,8 @@ struct api_pod {
     bool is_there, has_label;
     bool is_mlu, is_gcu;
     bool asks_nothing;
+    const char *limits;    /**< JSON; NULL: by the members above */
+    const char *scheduler; /**< spec.schedulerName; NULL: none */
     int priority;
     unsigned n_nudges; /**< times it was told that room was seen */
     unsigned version;

@@ -88,11 +88,16 @@ static struct call *start(struct fixture *f, const struct api_pod *pod, const ch
 {
     struct gs_extender_binding binding = binding_of(pod, node);
     struct call *call = f->call;
+    struct gs_err err = {0};
 
     while (call->at_ms != 0 || call->is_done)
         call++;
     call->at_ms = 1;
-    assert_int_equal(gs_binder_bind(f->api.binder, &binding, on_end, call, NULL), 0);
+    if (gs_binder_bind(f->api.binder, &binding, on_end, call, &err) < 0) {
+        assert_false(call->is_done);
+        on_end(call, err.text);
+        return call;
+    }
     assert_false(call->is_done);
     return call;
 }
@@ -561,15 +566,110 @@ static void forged_names_change_nothing(void **state)
     api_filter(&f->api, victim, "n1");
     forged = *victim;
     strcpy(forged.name, "madeup");
-    assert_string_equal(bind(f, &forged, "n1"), "pod not found");
+    assert_string_equal(bind(f, &forged, "n1"), "pod has another uid");
     assert_true(is_reserved(f, victim)); /* HAMi#3030: its memory was freed */
     (void)api_pod(&f->api, "other");
     strcpy(forged.name, "other");
     assert_string_equal(bind(f, &forged, "n1"), "pod has another uid");
     assert_true(is_reserved(f, victim));
+    strcpy(forged.uid, "uid-of-nobody"); /* nothing is known of it: the pod is read */
+    assert_string_equal(bind(f, &forged, "n1"), "pod has another uid");
+    strcpy(forged.name, "madeup");
+    assert_string_equal(bind(f, &forged, "n1"), "pod not found");
     assert_string_equal(bind(f, victim, "n1"), "");
-    assert_string_equal(bind(f, victim, "n2"), "pod is bound already");
+    assert_string_equal(bind(f, victim, "n2"), "a Binding of the pod to node n1 was sent");
     assert_int_equal(f->api.n_bindings, 1);
+}
+
+/* A bind of a decision that is void by now: nothing that was decided since is undone. */
+static void another_node_than_the_filter_chose(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+    struct call *call;
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    assert_string_equal(bind(f, pod, "n2"), "the filter chose node n1 for the pod");
+    assert_true(is_reserved(f, pod));
+    assert_string_equal(bind(f, pod, "nowhere"), "the filter chose node n1 for the pod");
+    assert_int_equal(f->api.n_bindings, 0);
+    /* nor is the right one ended, which waits for its node's lock */
+    f->api.node[0].identity[0] = '\0';
+    api_lock_text(&f->api, 0, "default", "other", f->api.node[0].lock[0]);
+    strcpy(api_pod(&f->api, "other")->node, "n1");
+    strcpy(f->api.pod[1].bind_phase, "allocating");
+    api_tell(&f->api, &f->api.node[0]);
+    call = start(f, pod, "n1");
+    api_serve(&f->api, 2000);
+    assert_false(call->is_done);
+    assert_string_equal(bind(f, pod, "n2"), "the filter chose node n1 for the pod");
+    assert_false(call->is_done);
+    unlock(f, 0);
+    api_serve(&f->api, 2000);
+    assert_string_equal(call->error, "");
+    assert_string_equal(pod->node, "n1");
+    assert_int_equal(f->api.n_bindings, 1);
+}
+
+/* The pod was being read for a bind without a reservation when the filter chose for it. */
+static void the_filter_chose_meanwhile(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+    struct call *call;
+
+    prestart(f);
+    call = start(f, pod, "n2");
+    api_filter(&f->api, pod, "n1");
+    api_serve(&f->api, 1000);
+    assert_string_equal(call->error, "the filter chose node n1 for the pod");
+    assert_true(is_reserved(f, pod));
+    assert_string_equal(bind(f, pod, "n1"), "");
+}
+
+/* nodeChoice: scheduler. It may have chosen another by now. */
+static void another_node_by_the_scheduler(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1"); /* as a bind to n1 that was given up leaves it */
+    f->api.conf.leaves_node_choice = true;
+    assert_string_equal(bind(f, pod, "n2"), "");
+    assert_string_equal(pod->node, "n2");
+    assert_string_equal(pod->grant, "GPU-n2-7,NVIDIA,100,0:;");
+}
+
+/* One kube-scheduler with several profiles calls one extender for all of them (KubeScheduler
+ * Configuration: extenders are not of a profile), and HAMi does not look either. */
+static void pods_of_other_profiles(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *a = api_pod(&f->api, "a"), *b = api_pod(&f->api, "b");
+
+    prestart(f);
+    a->scheduler = b->scheduler = "default-scheduler";
+    api_filter(&f->api, a, "n1");
+    assert_string_equal(bind(f, a, "n1"), "");
+    assert_string_equal(a->grant, "GPU-n1-7,NVIDIA,100,0:;");
+    assert_string_equal(bind(f, b, "n1"), "");
+    assert_string_equal(b->node, "n1");
+}
+
+/* HAMi binds it without a card. */
+static void amounts_that_cannot_be_given(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    pod->limits = "{\"nvidia.com/gpu\":\"1\",\"nvidia.com/gpumem\":\"5000000000\"}";
+    assert_string_equal(bind(f, pod, "n1"),
+                        "calcScore failed: invalid nvidia.com/gpumem value 5000000000 in container "
+                        "c: must be an integer below 2^31");
+    assert_int_equal(f->api.n_bindings, 0);
 }
 
 static void lost_reservation_is_decided_anew(void **state) /* a restart, an expired lease */
@@ -920,6 +1020,11 @@ int main(void)
         T(refused_write_is_void_at_once),
         T(unknown_end_holds_the_cards),
         T(forged_names_change_nothing),
+        T(another_node_than_the_filter_chose),
+        T(the_filter_chose_meanwhile),
+        T(another_node_by_the_scheduler),
+        T(pods_of_other_profiles),
+        T(amounts_that_cannot_be_given),
         T(lost_reservation_is_decided_anew),
         T(follower_does_not_write),
         T(lead_is_looked_at_before_the_write),
