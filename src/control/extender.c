@@ -12,7 +12,7 @@
 int gs_extender_read(struct gs_str body, struct gs_arena *arena, struct gs_extender_args *ret,
                      struct gs_err *err)
 {
-    yyjson_val *root, *pod, *nodes;
+    yyjson_val *root, *pod = NULL, *nodes = NULL;
     int rc;
 
     *ret = (struct gs_extender_args){0};
@@ -22,16 +22,22 @@ int gs_extender_read(struct gs_str body, struct gs_arena *arena, struct gs_exten
     root = yyjson_doc_get_root(ret->doc);
     if (!yyjson_is_obj(root))
         return gs_err_set(err, -EINVAL, "extender args: not an object");
-    pod = gs_json_get(root, "pod");
+    rc = gs_json_only(root, "Pod", &pod, err);
+    if (rc == 0)
+        rc = gs_json_only(root, "Nodes", &nodes, err);
+    if (rc == 0)
+        rc = gs_json_only(root, "NodeNames", &ret->names, err);
+    if (rc < 0)
+        return gs_err_wrap(err, rc, "extender args");
     if (pod == NULL)
         return gs_err_set(err, -EINVAL, "extender args missing pod");
     ret->object = pod;
-    nodes = gs_json_get(root, "nodes");
-    ret->names = gs_json_get(root, "nodenames");
     if (nodes != NULL) {
         if (!yyjson_is_obj(nodes))
             return gs_err_set(err, -EINVAL, "extender args: nodes is not a list of nodes");
-        ret->items = gs_json_get(nodes, "items");
+        rc = gs_json_only(nodes, "items", &ret->items, err);
+        if (rc < 0)
+            return gs_err_wrap(err, rc, "extender args: nodes");
         if (ret->items != NULL && !yyjson_is_arr(ret->items))
             return gs_err_set(err, -EINVAL, "extender args: nodes.items is not a list");
     }
@@ -53,8 +59,12 @@ void gs_extender_args_fini(struct gs_extender_args *args)
 static int member(yyjson_val *root, const char *name, struct gs_arena *arena, struct gs_str *ret,
                   struct gs_err *err)
 {
-    int rc = gs_json_str(gs_json_get(root, name), arena, ret);
+    yyjson_val *val = NULL;
+    int rc = gs_json_only(root, name, &val, err);
 
+    if (rc < 0)
+        return gs_err_wrap(err, rc, "extender binding args");
+    rc = gs_json_str(val, arena, ret);
     if (rc == -ENOMEM)
         return rc;
     if (rc < 0 || ret->n == 0)

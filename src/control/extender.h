@@ -1,6 +1,7 @@
 #pragma once
 /* JSON of kube-scheduler's extender protocol (extender/v1): arguments in, results out. Member names
- * of arguments match in any case, as Go's decoder has it. */
+ * of arguments match in any case, as Go's decoder has it; one that is there twice is an error (Go
+ * makes one of the two). */
 
 #include <stdbool.h>
 #include <stddef.h>

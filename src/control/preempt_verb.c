@@ -137,10 +137,13 @@ static int read_pod(struct verb *v, yyjson_val *root, struct gs_err *err)
 {
     const struct gs_ask_flags flags = {v->p->opt.filter->device_policy,
                                        v->p->opt.filter->node_policy, NULL};
-    yyjson_val *pod = yyjson_is_obj(root) ? gs_json_get(root, "Pod") : NULL;
-    int rc = pod == NULL ? gs_err_set(err, -EINVAL, "preemption args missing pod")
-                         : gs_kube_view_pod(pod, v->arena, &v->seen, err);
+    yyjson_val *pod = NULL;
+    int rc = gs_json_only(root, "Pod", &pod, err);
 
+    if (rc == 0 && pod == NULL)
+        rc = gs_err_set(err, -EINVAL, "preemption args missing pod");
+    if (rc == 0)
+        rc = gs_kube_view_pod(pod, v->arena, &v->seen, err);
     if (rc == 0)
         rc = gs_convert_pod(&v->seen, v->arena, &v->pod);
     return rc < 0 ? rc : gs_books_ask(v->p->books, &v->pod, &flags, v->arena, &v->ask, err);
@@ -148,15 +151,17 @@ static int read_pod(struct verb *v, yyjson_val *root, struct gs_err *err)
 
 static int answer(struct verb *v, yyjson_val *root, char **ret, size_t *ret_n, struct gs_err *err)
 {
-    yyjson_val *map;
+    yyjson_val *map = NULL, *whole = NULL;
     yyjson_mut_val *reply;
     int rc = read_pod(v, root, err);
 
+    if (rc == 0)
+        rc = gs_json_only(root, "NodeNameToMetaVictims", &map, err);
+    if (rc == 0)
+        rc = gs_json_only(root, "NodeNameToVictims", &whole, err);
     if (rc < 0)
         return rc;
-    map = gs_json_get(root, "NodeNameToMetaVictims");
-    if (map == NULL)
-        map = gs_json_get(root, "NodeNameToVictims");
+    map = map != NULL ? map : whole;
     v->out = yyjson_mut_doc_new(NULL);
     v->nodes = yyjson_mut_obj(v->out);
     reply = yyjson_mut_obj(v->out);

@@ -48,6 +48,26 @@ yyjson_val *gs_json_get(yyjson_val *object, const char *name)
     return found;
 }
 
+int gs_json_only(yyjson_val *object, const char *name, yyjson_val **ret, struct gs_err *err)
+{
+    struct gs_str want = gs_str_of(name);
+    yyjson_val *key, *value, *found = NULL;
+    size_t i, max;
+
+    if (!yyjson_is_obj(object))
+        return gs_err_set(err, -EINVAL, "not an object");
+    yyjson_obj_foreach(object, i, max, key, value)
+    {
+        if (!gs_text_eq_fold(gs_json_text(key), want))
+            continue;
+        if (found != NULL)
+            return gs_err_set(err, -EINVAL, "%s is there twice", name);
+        found = value;
+    }
+    *ret = yyjson_is_null(found) ? NULL : found;
+    return 0;
+}
+
 int gs_json_int32(yyjson_val *v, int32_t *ret)
 {
     if (v == NULL || yyjson_is_null(v))

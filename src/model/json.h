@@ -19,6 +19,12 @@ GS_WUR int gs_json_parse(struct gs_str text, size_t max_bytes, yyjson_doc **ret,
                          struct gs_err *err);
 /** Member of an object by its name in any case, the last one of that name; NULL: none, or null. */
 yyjson_val *gs_json_get(yyjson_val *object, const char *name);
+/** The same where a name may be there once at most, in whatever case and whatever it is: two
+ * members of a name mean one thing to one reader and another to the next. *ret NULL: absent or
+ * null.
+ *  Returns  0; -EINVAL it is there twice (err names it), or this is no object. */
+GS_WUR int gs_json_only(struct yyjson_val *object, const char *name, struct yyjson_val **ret,
+                        struct gs_err *err);
 /** A text as a view; of anything else, and of NULL, an empty one. yyjson_get_len() by itself says
  * of a list how many entries it has. */
 struct gs_str gs_json_text(yyjson_val *v);

@@ -376,6 +376,24 @@ static void reasons_are_of_this_moment(void **state)
 
 /* ---- reservations ---- */
 
+/* More may be promised than a card has (a card that shrank, a grant of another's): nothing is free,
+ * and not less. */
+static void more_is_promised_than_there_is(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "n", "g", 1, 8000), 0);
+    assert_int_equal(world_pod(w, "p", "n", "g0,NVIDIA,9000,150:;"), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['n']}", world_ask(w, "q", 1000, 10));
+    assert_string_equal(world_failed(w, "n"), "1/1 CardInsufficientMemory (needs 1000 MiB, at most "
+                                              "0 free on a card)");
+    assert_non_null(memmem(w->note.text.p, w->note.text.n, "card g0 on n has 0 free", 23));
+    assert_int_equal(world_pod(w, "p", "n", "g0,NVIDIA,1000,150:;"), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['n']}", world_ask(w, "q", 1000, 10));
+    assert_string_equal(world_failed(w, "n"), "1/1 CardInsufficientCore (needs 10 cores, at most 0 "
+                                              "free on a card)");
+}
+
 static void asked_again_the_first_decision_is_void(void **state)
 {
     struct world *w = *state;
@@ -808,6 +826,7 @@ int main(void)
         T(lists_in_place_of_names),
         T(a_million_names),
         T(a_pod_of_a_thousand_containers),
+        T(more_is_promised_than_there_is),
         T(cards_that_two_claim_are_told),
         T(amounts_that_nothing_can_be_given_for_are_told),
         T(bad_weights_are_told),
