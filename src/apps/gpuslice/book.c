@@ -132,7 +132,8 @@ int gs_book_read_named(int dir_fd, const char *name, struct gs_book *ret_book, s
     }
     ret_book->read_ns = clock_ns(CLOCK_MONOTONIC);
     now = clock_ns(CLOCK_REALTIME);
-    ret_book->age_ns = now > snapshot->created_ns ? now - snapshot->created_ns : 0;
+    /* of one that says it will be made the clock was set back: it is older than that tells */
+    ret_book->age_ns = now >= snapshot->created_ns ? now - snapshot->created_ns : UINT64_MAX;
     if (fstat(fd, &st) == 0) {
         ret_book->file_dev = st.st_dev;
         ret_book->file_ino = st.st_ino;

@@ -37,7 +37,7 @@ struct gs_book {
     size_t n_processes;
     struct gs_book_wait *wait; /**< heap; see gs_book_wait() */
     uint64_t refusals;
-    uint64_t age_ns;   /**< since the ledger was made */
+    uint64_t age_ns;   /**< since the ledger was made; UINT64_MAX not known */
     uint64_t read_ns;  /**< CLOCK_MONOTONIC of the reading */
     uint64_t file_dev; /**< the ledger's identity, by which boards name the slice */
     uint64_t file_ino;

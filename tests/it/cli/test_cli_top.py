@@ -10,6 +10,8 @@ import sys
 import termios
 import time
 
+import pytest
+
 from conftest import GIB, MIB
 from cli_tools import Terminal, cli, end, make_cli, read_line  # noqa: F401 (fixtures)
 
@@ -183,6 +185,27 @@ def test_shares_are_rounded_not_cut(cli):
         f.write(struct.pack("<128Q", *history))
     assert cli.slice("h")["devices"][0]["core_used_1s_pct"] == 20.0
     assert "compute 20.0 of 30 % fixed" in cli.ok("top", "--once")
+    assert end(p) == 0
+
+
+def test_a_clock_that_was_set_back_makes_no_shares(cli):
+    """The moment at which the ledger was made lies ahead then: 3 s of card time are 30 % of ten seconds, not 300."""
+    p, _ = hold(cli, options=("--memory", "1Gi", "--cores", "40", "--name", "h"))
+    device_at = 2011136 + 4096 + 1024 * 128 + 1024 * 160 + 512 * 112
+    with open(cli.runtime / "gpuslice" / "h" / "slice.cache", "r+b") as f:
+        head = f.seek(2011136)
+        words = struct.unpack("<64Q", f.read(512))
+        now = time.time_ns()
+        made, = [i for i, w in enumerate(words) if now - 60 * 10**9 < w <= now]  # created_ns
+        f.seek(head + 8 * made)
+        f.write(struct.pack("<Q", now + 3600 * 10**9))
+        epoch = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 10**8
+        history = [0] * 128
+        for e in range(epoch - 105, epoch + 22):
+            history[e % 128] = (e << 37 | 30_000_000) % 2**64
+        f.seek(device_at + 320)
+        f.write(struct.pack("<128Q", *history))
+    assert cli.slice("h")["devices"][0]["core_used_10s_pct"] == pytest.approx(30, abs=7)  # a few bins may have passed
     assert end(p) == 0
 
 

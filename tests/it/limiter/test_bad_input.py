@@ -2,11 +2,12 @@
 never a hang."""
 
 import os
+import signal
 import struct
 
 import pytest
 from side_by_side import scenario, seen  # noqa: F401, I001 (a fixture; and it makes bench importable)
-from limiter_cards import CLIENT, reports
+from limiter_cards import CLIENT, now, reports
 from load import Cards, begun, hook_env, ledger_of, log_of, share_of
 
 POINTS = 0.03
@@ -107,3 +108,64 @@ def test_without_timers_it_is_paced_and_says_so(seen, function):
     assert 0.05 <= share <= 0.9, share  # by estimate alone: not exact, not free, not stuck
     assert log.strip(), "no reason in the log"
     assert rows[0]["launches"] > 100
+
+
+def lied_to(stranger, pct):
+    """NVML says that every process uses `pct` percent; beside the slice of 40 % another one of 60, or a program in no slice."""
+    with Cards() as cards:
+        watch = cards.watch()
+        assert cards.start(["gpuslice-sim", "fault", f"nvml-lies={pct}"], "").wait(10) == 0
+        options = ["--kernels", "k1ms", "--seconds", "10"]
+        cards.slice("s", ["--cores", "40"], *options)
+        cards.bare("x", *options) if stranger else cards.slice("x", ["--cores", "60"], *options)
+        start = max(begun(watch, "s"), begun(watch, "x"))
+        return share_of(watch, "s", start + 1.5, 4.0)
+
+
+@scenario(lied_to)
+@pytest.mark.parametrize("pct", [0, 30, 100])
+@pytest.mark.parametrize("stranger", [False, True], ids=["slice", "stranger"])
+def test_an_nvml_that_lies(seen, stranger, pct):
+    """Slices go by their own measurements. Beside a stranger NVML alone knows of it: what it does not say costs the
+    slice, what it makes up gives it no more than its share."""
+    assert seen <= 0.40 + POINTS
+    assert seen >= (0.15 if stranger else 0.40 - POINTS)
+
+
+def stood_still():
+    """For the slice time jumps: it is stopped for three seconds, as with a machine that was paused."""
+    with Cards() as cards:
+        watch = cards.watch(every_ms=20)
+        p = cards.slice("s", ["--cores", "40"], "--kernels", "k1ms", "--seconds", "12")
+        begun(watch, "s")
+        share_of(watch, "s", now() + 1.0, 0.5)
+        os.killpg(p.pid, signal.SIGSTOP)
+        stopped = share_of(watch, "s", now() + 0.3, 2.7)
+        os.killpg(p.pid, signal.SIGCONT)
+        at = now()
+        return stopped, share_of(watch, "s", at, 0.5), share_of(watch, "s", at + 0.5, 3.0)
+
+
+@scenario(stood_still)
+def test_a_jump_of_time_is_no_riches(seen):
+    stopped, first, after = seen
+    assert stopped <= 0.01
+    assert first <= 0.40 + 0.1 + POINTS  # a quantum in half a second
+    assert after == pytest.approx(0.40, abs=POINTS)
+
+
+def share_for_no_card(variables):
+    with Cards() as cards:
+        watch = cards.watch()
+        log = cards.folder / "log"
+        cards.start([CLIENT, *SHORT], "s", **hook_env(cards, "s", GPUSLICE_LOG=log, **variables))
+        begun(watch, "s")
+        return share_of(watch, "s", now() + 0.7, 2.0), log.read_text() if log.exists() else ""
+
+
+@scenario(share_for_no_card)
+@pytest.mark.parametrize("variables", [{"CUDA_DEVICE_SM_LIMIT_0": "40", "CUDA_DEVICE_SM_LIMIT_1": "20"},
+                                       {"CUDA_DEVICE_SM_LIMIT": "40", "CUDA_DEVICE_SM_LIMIT_7": "abc"}],
+                         ids=["one more", "a bad one"])
+def test_variables_for_cards_that_are_not_there_do_nothing(seen, variables):
+    assert seen[0] == pytest.approx(0.40, abs=POINTS), seen[1]
