@@ -315,7 +315,7 @@ int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const c
     return reserve_slow(self, dev, bytes, charge, what);
 }
 
-int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge)
+int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what)
 {
     struct gs_self_state *self = &gs_self;
     uint64_t seen;
@@ -323,7 +323,7 @@ int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge)
     if (GS_UNLIKELY(dev >= self->n_devices))
         return self->state == GS_SELF_OPEN ? 0 : -ENODEV;
     if (GS_UNLIKELY(gs_resize_is_due(self) || gs_suspend_is_on()))
-        heed(self, dev, "try");
+        heed(self, dev, what);
     return reserve(self, dev, bytes, charge, &seen) == 0 ? 0 : -ENOMEM;
 }
 

@@ -24,8 +24,8 @@ enum gs_charge {
 GS_WUR int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what);
 
 /** gs_gate_reserve() for callers who have another way: answers -ENOMEM at the first sight of no
- * room, without looking for the dead and without a line in the log. */
-GS_WUR int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge);
+ * room, without looking for the dead and without a line in the log about that. */
+GS_WUR int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what);
 
 /** Give back what a reserve took. Saturates at zero and counts the mismatch. */
 void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge);

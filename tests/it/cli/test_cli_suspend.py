@@ -24,11 +24,24 @@ def test_allocations_wait_until_resumed(cli):
     assert c.ask("total()") == 1024 and c.ask("free()") == 0  # asking and freeing do not wait
     c.tell("alloc(100)")
     assert waits(cli)
+    assert "cuMemAlloc: waits" in cli.ok("log", "s")
     assert cli.ok("suspend", "s") == "slice 's': already suspended\n"
     assert cli.ok("resume", "s") == "slice 's': 1 process resumed\n"
     assert c.answer() == 0
     assert cli.ok("resume", "s") == "slice 's': already running, not suspended\n"
     assert cli.slice("s")["state"] == "running"
+    assert end(c) == 0
+
+
+def test_a_small_allocation_that_waits_is_told_by_name(cli):
+    """One that shares the driver's block with others takes a way of its own."""
+    c = Client(cli, "--memory", "1Gi", "--name", "s")
+    cli.ok("suspend", "s")
+    c.tell("c.cuMemAlloc_v2(C.byref(C.c_uint64()), C.c_size_t(4096))")
+    assert waits(cli)
+    assert "cuMemAlloc: waits" in cli.ok("log", "s")
+    cli.ok("resume", "s")
+    assert c.answer() == 0
     assert end(c) == 0
 
 

@@ -81,7 +81,7 @@ static void the_gate_follows_an_announced_quota(void **state)
     errno = 77;
     assert_int_equal(gs_gate_reserve(0, 1100, GS_CHARGE_HELD, "t"), 0);
     assert_int_equal(errno, 77);
-    assert_int_equal(gs_gate_try(0, 1, GS_CHARGE_HELD), -ENOMEM);
+    assert_int_equal(gs_gate_try(0, 1, GS_CHARGE_HELD, "t"), -ENOMEM);
     assert_int_equal(gs_gate_limit(1), 500); /* had none */
     assert_int_equal(gs_self.core_pct[0], 50);
     assert_int_equal(gs_self.policy[0], GS_POLICY_ELASTIC);

@@ -47,9 +47,9 @@ bool gs_attach_is_closed(void)
     return fake.closed != 0;
 }
 
-int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge)
+int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge, const char *what)
 {
-    return gs_gate_reserve(dev, bytes, charge, "try");
+    return gs_gate_reserve(dev, bytes, charge, what);
 }
 
 void gs_gate_set_physical_bytes(uint32_t dev, uint64_t bytes)

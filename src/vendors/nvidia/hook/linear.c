@@ -227,7 +227,7 @@ static CUresult allocate_piece(const struct request *request, const struct gs_de
     CUresult result;
 
     gs_block_enter(dev);
-    if (GS_LIKELY(gs_gate_try(dev, reserved, GS_CHARGE_HELD) == 0)) {
+    if (GS_LIKELY(gs_gate_try(dev, reserved, GS_CHARGE_HELD, request->what) == 0)) {
         result = call_reserved(request, here, reserved);
         gs_block_leave(dev);
         return result;
