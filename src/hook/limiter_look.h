@@ -7,8 +7,8 @@
 #include "contract/board.h"
 
 /** While a slice of higher priority is active the others keep this much, so that they do not
- *  starve: 3 % of the card. */
-#define GS_LIMITER_YIELD_BP 300u
+ *  starve: 2.5 % of the card. */
+#define GS_LIMITER_YIELD_BP 250u
 
 struct gs_limiter_view {
     uint32_t share_bp; /**< 1..GS_SHARE_ALL_BP */

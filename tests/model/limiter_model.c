@@ -295,7 +295,7 @@ static void test_yield(void)
     (void)slice(60, GS_POLICY_FIXED);
     (void)hungry(0, MS, false);
     world_board[0] = (struct gs_board_slice){.share_bp = 6000, .flags = GS_BOARD_YIELD};
-    expect_share("yields, and keeps 3 %", 0, 200 * MS, 3 * S, 3);
+    expect_share("yields, and keeps 2.5 %", 0, 200 * MS, 3 * S, 2.5);
     world_board[0].flags = GS_BOARD_PARK;
     expect_share("parked", 0, 3 * S + 100 * MS, 4 * S, 0);
     world_board[0].flags = 0;

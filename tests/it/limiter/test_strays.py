@@ -215,5 +215,5 @@ def stopped():
 @scenario(stopped)
 def test_a_stopped_waiter_keeps_nobody_away(seen):
     before, after, again = seen
-    assert before == pytest.approx(0.03, abs=0.02) == again
+    assert before == pytest.approx(0.025, abs=0.02) == again
     assert after == pytest.approx(0.60, abs=POINTS)
