@@ -94,6 +94,9 @@ def test_both_indexes_name_what_is_there(image):
     version = re.search(r"^appVersion: (\S+)", (helm.CHART / "Chart.yaml").read_text(), re.M)[1]
     assert docker["RepoTags"] == [f"gpuslice/gpuslice-scheduler:{version}"]  # as the chart's default names it
     assert config["config"]["User"] == "65532:65532"
+    recipe = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()  # says the same
+    assert f"USER {config['config']['User']}" in recipe
+    assert f"ENTRYPOINT {json.dumps(config['config']['Entrypoint'])}" in recipe
 
 
 def test_nothing_else_is_inside(image):
