@@ -33,10 +33,10 @@ def why_not() -> str:
     if tried.returncode:
         return tried.stderr.strip()
     try:
-        make_cgroups(probe := f"{procs.PREFIX}probe-{os.getpid()}")
+        procs.make_cgroups(probe := f"{procs.PREFIX}probe-{os.getpid()}")
     except OSError as e:
         return f"no control groups to be had: {e}"
-    drop_cgroups(probe)
+    procs.drop_cgroups(probe)
     return ""
 
 
@@ -61,7 +61,7 @@ class Node:
 
     def stop(self) -> None:
         self.process.kill()
-        procs.until(lambda: drop_cgroups(self.folder.name), 30, "control groups are empty")
+        procs.until(lambda: procs.drop_cgroups(self.folder.name), 30, "control groups are empty")
 
     def run(self, *argv, stdin: str | None = None) -> str:
         """A command inside; its output."""
@@ -72,25 +72,6 @@ class Node:
         if done.returncode:
             raise RuntimeError(f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
-
-
-def make_cgroups(name: str) -> None:
-    """In each hierarchy of version 1, or in the one of version 2."""
-    root = pathlib.Path("/sys/fs/cgroup")
-    for top in [root] if (root / "cgroup.procs").exists() else root.iterdir():
-        if (top / "cgroup.procs").exists():
-            (top / name).mkdir(exist_ok=True)
-
-
-def drop_cgroups(name: str) -> bool:
-    """Remove the node's control groups; false while something lives in one."""
-    for top in pathlib.Path("/sys/fs/cgroup").glob(f"**/{name}"):
-        for folder, _, _ in os.walk(top, topdown=False):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                return False
-    return True
 
 
 # -- inside --
@@ -153,7 +134,7 @@ def kubelet(folder: pathlib.Path, cluster: Cluster, socket: pathlib.Path) -> Non
         "failCgroupV1": False, "failSwapOn": False, "makeIPTablesUtilChains": False, "serializeImagePulls": False,
         "nodeStatusUpdateFrequency": "1s", "healthzPort": 10248, "localStorageCapacityIsolation": False,
         "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"}}))
-    make_cgroups(folder.name)
+    procs.make_cgroups(folder.name)
     procs.Process(folder, "kubelet", [
         cluster.bin / "kubelet", f"--config={config}", f"--kubeconfig={cluster.kubeconfig('node')}",
         f"--hostname-override={NAME}", f"--node-ip={ADDRESS}", f"--root-dir={folder / 'kubelet'}",

@@ -141,6 +141,25 @@ def new_folder() -> pathlib.Path:
     return folder
 
 
+def make_cgroups(name: str) -> None:
+    """In each hierarchy of version 1, or in the one of version 2."""
+    root = pathlib.Path("/sys/fs/cgroup")
+    for top in [root] if (root / "cgroup.procs").exists() else root.iterdir():
+        if (top / "cgroup.procs").exists():
+            (top / name).mkdir(exist_ok=True)
+
+
+def drop_cgroups(name: str) -> bool:
+    """Remove the control groups of that name; false while something lives in one."""
+    for top in pathlib.Path("/sys/fs/cgroup").glob(f"**/{name}"):
+        for folder, _, _ in os.walk(top, topdown=False):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                return False
+    return True
+
+
 def sweep() -> list[str]:
     """Remove folders, and end processes, of runs that are no more."""
     swept = []
@@ -153,6 +172,7 @@ def sweep() -> list[str]:
             continue
         if start_time(int(pid)) != born:
             end_noted(folder)
+            drop_cgroups(folder.name)
             shutil.rmtree(folder, ignore_errors=True)
             swept.append(folder.name)
     return swept
