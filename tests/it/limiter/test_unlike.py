@@ -97,6 +97,26 @@ def test_unlike_kernels_beside_another_slice_are_held(seen, of):
     assert neighbours > 0.64  # of 70, hungry; machines are busy
 
 
+@scenario(lambda processes, how, long, percent: ran("unlike", long, percent, how, "20", after=1.0, cores=50,
+                                                    processes=processes))
+@pytest.mark.parametrize("processes,how,long,percent", [
+    (2, "host", "20000", "0.1"), (4, "host", "20000", "0.1"), (4, "event", "20000", "0.1"), (4, "nap", "20000", "0.1"),
+    (4, "host", "2000", "2"),
+])
+def test_several_processes_that_launch_in_batches_share_one_share(seen, processes, how, long, percent):
+    """Nobody waits for the stream: the end of what is out shows in nothing that the program does."""
+    share, _, err, _ = seen
+    assert err == ""
+    assert 0.35 < share < 0.55  # where processors are scarce it cannot use all of it
+
+
+@scenario(lambda: (ran("pauses", seconds=8, cores=50), ran("pauses", seconds=8, cores=100)))
+def test_pauses_of_a_program_that_never_waits_are_not_charged(seen):
+    (held, *_), (free, *_) = seen
+    assert free < 0.5  # it needs no more than it may have
+    assert held > 0.85 * free
+
+
 @scenario(lambda: ran("phases", "20000"))
 def test_a_kernel_that_becomes_long_is_held(seen):
     share, rc, err, _ = seen

@@ -1,18 +1,23 @@
 /* Programs that do not wait for their kernels, or whose kernels are unlike each other: what the
  * limiter must charge all the same. On simulated cards.
  *
- * usage: ways_client ends HOW KERNEL SECONDS    process after process: one launch, then copy |
- * query | event | leave | die ways_client contexts KERNEL SECONDS    a context for each launch,
- * destroyed at once ways_client unlike LONG_US PERCENT sync|poll|stream SHORT_US SECONDS one
- * kernel, now long, now short, at random ways_client phases LONG_US SECONDS     150 times 20 us, 20
- * times long, wait for each ways_client graph SECONDS              a graph of 20 us that is updated
- * to 100 ms, and back ways_client many KERNEL SECONDS        48 kernels on 48 streams at once
- *        ways_client captures KERNEL SECONDS    two threads launch while the third records; fails
- *                                               where a recording does
+ * usage: ways_client
+ *   ends HOW KERNEL SECONDS       process after process: one launch, then copy | query | event |
+ *                                 leave | die
+ *   contexts KERNEL SECONDS       a context for each launch, destroyed at once
+ *   unlike LONG_US PERCENT HOW SHORT_US SECONDS
+ *                                 one kernel, now long, now short, at random: waited for each
+ * (sync, poll), in a queue (stream), in batches (host, event, nap) pauses SECONDS short kernels in
+ * bursts, and nobody waits for them phases LONG_US SECONDS        150 times 20 us, 20 times long,
+ * wait for each graph SECONDS                 a graph of 20 us that is updated to 100 ms, and back
+ *   many KERNEL SECONDS           48 kernels on 48 streams at once
+ *   captures KERNEL SECONDS       two threads launch while the third records; fails where a
+ *                                 recording does
  */
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,7 +30,8 @@
 #include "limiter_load.h"
 
 #define EVENTS 8u
-#define BATCH  16u
+#define QUEUED 16u
+#define BATCH  8u
 #define MANY   48u
 
 static struct load load = {.blocks = LOAD_BLOCKS};
@@ -181,35 +187,77 @@ static void launch_of(uint64_t ns)
     must(load_launch(&load, 0, NULL), "launch");
 }
 
-static int unlike(uint64_t long_ns, uint64_t percent, const char *how, uint64_t short_ns,
+static sem_t told;
+
+static void tell(void *user)
+{
+    (void)user;
+    (void)sem_post(&told);
+}
+
+/* How the program learns that what it launched is done. */
+static void await_end(const char *how, CUevent event)
+{
+    if (strcmp(how, "sync") == 0) {
+        must(load.drv.stream_sync(NULL), "cuStreamSynchronize");
+    } else if (strcmp(how, "poll") == 0) {
+        while (load.drv.stream_query(NULL) == CUDA_ERROR_NOT_READY)
+            rest_us(50);
+    } else if (strcmp(how, "stream") == 0) { /* it waits before it uses the event again */
+        must(load.drv.event_record(event, NULL), "cuEventRecord");
+    } else if (strcmp(how, "host") == 0) {
+        must(load.drv.host_func(NULL, tell, NULL), "cuLaunchHostFunc");
+        while (sem_wait(&told) != 0)
+            ;
+    } else if (strcmp(how, "event") == 0) {
+        must(load.drv.event_record(event, NULL), "cuEventRecord");
+        while (load.drv.event_query(event) == CUDA_ERROR_NOT_READY)
+            rest_us(50);
+    } else { /* in no way */
+        rest_us(200);
+    }
+}
+
+static int unlike(uint64_t long_ns, uint32_t permille, const char *how, uint64_t short_ns,
                   const char *seconds)
 {
+    bool alone = strcmp(how, "sync") == 0 || strcmp(how, "poll") == 0;
+    bool queues = strcmp(how, "stream") == 0;
+    uint32_t batch = alone ? 1 : queues ? QUEUED : BATCH;
     CUevent event[EVENTS];
     uint32_t random = (uint32_t)getpid(); /* each process another order */
 
     open_elastic();
+    (void)sem_init(&told, 0, 0);
     for (uint32_t i = 0; i < EVENTS; i++)
         must(load.drv.event_new(&event[i], 0), "cuEventCreate");
     begin(seconds);
     for (uint32_t n = 0; !over(); n++) {
-        uint32_t batch = strcmp(how, "stream") == 0 ? BATCH : 1;
-
-        if (batch > 1)
+        if (queues)
             must(load.drv.event_sync(event[n % EVENTS]), "cuEventSynchronize");
         for (uint32_t i = 0; i < batch; i++) {
             random = random * 1103515245u + 12345u;
-            launch_of((random >> 16) % 100 < percent ? long_ns : short_ns);
+            launch_of((random >> 16) % 1000 < permille ? long_ns : short_ns);
         }
-        if (batch > 1) {
-            must(load.drv.event_record(event[n % EVENTS], NULL), "cuEventRecord");
-        } else if (strcmp(how, "sync") == 0) {
-            must(load.drv.stream_sync(NULL), "cuStreamSynchronize");
-        } else {
-            while (load.drv.stream_query(NULL) == CUDA_ERROR_NOT_READY)
-                rest_us(50);
-        }
+        await_end(how, event[n % EVENTS]);
     }
     return 0;
+}
+
+static int pauses(const char *seconds)
+{
+    uint32_t random = 1;
+
+    open_kernels("k20us");
+    begin(seconds);
+    while (!over()) {
+        random = random * 1103515245u + 12345u;
+        for (uint32_t i = (random >> 16) % 200; i > 0; i--)
+            must(load_launch(&load, 0, NULL), "launch");
+        random = random * 1103515245u + 12345u;
+        rest_us((random >> 16) % 20000);
+    }
+    _exit(0);
 }
 
 static int phases(uint64_t long_ns, const char *seconds)
@@ -340,8 +388,10 @@ int main(int argc, char **argv)
     if (strcmp(what, "contexts") == 0 && argc == 4)
         return contexts(argv[2], argv[3]);
     if (strcmp(what, "unlike") == 0 && argc == 7)
-        return unlike(strtoull(argv[2], NULL, 10) * 1000, strtoull(argv[3], NULL, 10), argv[4],
-                      strtoull(argv[5], NULL, 10) * 1000, argv[6]);
+        return unlike(strtoull(argv[2], NULL, 10) * 1000, (uint32_t)(strtod(argv[3], NULL) * 10),
+                      argv[4], strtoull(argv[5], NULL, 10) * 1000, argv[6]);
+    if (strcmp(what, "pauses") == 0 && argc == 3)
+        return pauses(argv[2]);
     if (strcmp(what, "phases") == 0 && argc == 4)
         return phases(strtoull(argv[2], NULL, 10) * 1000, argv[3]);
     if (strcmp(what, "graph") == 0 && argc == 3)

@@ -25,10 +25,11 @@ struct gs_inflight_launch {
     uint64_t covers_ns;   /**< charged for launches on this stream since its last entry */
     uint64_t since_ns;    /**< when that one was closed */
     /* of those launches, the ones since the program last saw the stream done: */
-    uint64_t first_ns;  /**< when the first of them went out; 0 there are none */
-    uint64_t window;    /**< launches << GS_LAUNCH_NS_BITS | what was charged for them */
-    uint64_t seen_ns;   /**< the others were out for so long, all together */
-    bool is_due;        /**< a sample whose turn came by chance */
+    uint64_t first_ns; /**< when the first of them went out; 0 there are none */
+    uint64_t window;   /**< launches << GS_LAUNCH_NS_BITS | what was charged for them */
+    uint64_t seen_ns;  /**< the others were out for so long, all together */
+    bool is_whole; /**< from the first of them to the entry the stream had work without a break */
+    bool is_due;   /**< a sample whose turn came by chance */
     uint64_t closed_ns; /**< now */
 };
 

@@ -9,6 +9,7 @@
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/inflight.h"
+#include "vendors/nvidia/hook/mark.h"
 #include "vendors/nvidia/hook/room.h"
 #include "vendors/nvidia/hook/settle.h"
 #include "vendors/nvidia/hook/sight.h"
@@ -19,7 +20,7 @@
 #define MARK_NS 2000000u
 /* From one launch to the next: more than measuring takes by far. */
 #define LEISURE_NS 200000u
-/* What is asked of streams' next launches, beside GS_LAUNCH_MEASURE: 2 a sample that asks others,
+/* What is asked of streams' next launches, beside GS_LAUNCH_WATCH: 2 a sample that asks others,
  * 1 a mark. */
 #define ASK_OTHERS 2u
 
@@ -117,38 +118,48 @@ static struct gs_launch_stream *claim_stream(const struct gs_timing_where *where
 
     if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == where->id)
         return s;
+    (void)gs_mark_close(s);
     __atomic_store_n(&s->since, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->first_ns, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->seen_ns, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->from_ns, gs_limiter_clock(), __ATOMIC_RELAXED);
-    __atomic_store_n(&s->want, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->want, gs_window_is_attending(where->dev) ? GS_LAUNCH_WATCH : 0,
+                     __ATOMIC_RELAXED);
     __atomic_store_n(&s->dev, where->dev, __ATOMIC_RELAXED);
     wheres[s - gs_launch_streams] = *where;
     __atomic_store_n(&s->id, where->id, __ATOMIC_RELAXED);
     return s;
 }
 
-/* Is the next launch to be measured? The program is looked at more closely, and either takes its
- * time from one launch to the next, so that measuring costs little, or nothing less would do. That
- * is not so where launches queue up: marks tell there how long the stream had work without a break.
- */
-static bool is_watched(const struct gs_launch_stream *stream, uint32_t dev, uint64_t now_ns)
+/* Is a launch to be measured? The program is looked at more closely, and either takes its time from
+ * one launch to the next, so that measuring costs little, or nothing less would do. That is not so
+ * where launches queue up: marks tell there how long the stream had work without a break. Alone on
+ * the card a sample would say less than one that is measured. */
+static bool is_watched(const struct gs_launch *l, bool is_leisurely)
 {
-    return gs_window_is_attending(dev) &&
-           ((gs_window_is_doubtful(dev) && gs_inflight_count(dev) <= 1) ||
-            now_ns > __atomic_load_n(&stream->quiet_ns, __ATOMIC_RELAXED) + LEISURE_NS);
+    if (!gs_window_is_attending(l->dev))
+        return false;
+    if (is_leisurely || !gs_window_is_doubtful(l->dev))
+        return is_leisurely;
+    if (gs_limiter_is_shared(l->dev))
+        return gs_inflight_count(l->dev) <= 1;
+    return (!l->is_followed && gs_inflight_count(l->dev) == 0) ||
+           __atomic_load_n(&l->cost->countdown_ns, __ATOMIC_RELAXED) < (int64_t)l->est_ns;
+}
+
+static void set_first(struct gs_launch_stream *stream, uint32_t dev, uint64_t now)
+{
+    __atomic_store_n(&stream->before, __atomic_load_n(&stream->since, __ATOMIC_RELAXED),
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&stream->first_ns, now, __ATOMIC_RELAXED);
+    if (gs_window_is_attending(dev))
+        __atomic_store_n(&stream->want, GS_LAUNCH_WATCH, __ATOMIC_RELAXED); /* the next one */
+    gs_limiter_first_out(dev, now);
 }
 
 void gs_launch_first(struct gs_launch_stream *stream, uint32_t dev)
 {
-    uint64_t now = gs_limiter_clock();
-
-    __atomic_store_n(&stream->before, __atomic_load_n(&stream->since, __ATOMIC_RELAXED),
-                     __ATOMIC_RELAXED);
-    __atomic_store_n(&stream->first_ns, now, __ATOMIC_RELAXED);
-    if (is_watched(stream, dev, now))
-        __atomic_store_n(&stream->want, GS_LAUNCH_MEASURE, __ATOMIC_RELAXED); /* the next one */
-    gs_limiter_first_out(dev, now);
+    set_first(stream, dev, gs_limiter_clock());
 }
 
 /* Launches of the stream's window, and what was charged for them. */
@@ -171,14 +182,12 @@ static bool is_crowded(const struct gs_launch_stream *own)
 }
 
 /* Is a launch settled by what it took, whatever was believed of it? */
-static bool is_measured(const struct gs_launch *l, const struct gs_launch_stream *stream)
+static bool is_measured(const struct gs_launch *l)
 {
     if (l->est_ns == 0 || l->est_ns >= GS_COST_LONG_NS)
         return true;
     /* a copy is as long as its size; what it spreads by is the host's time in the call */
-    return l->shape != GS_LAUNCH_COPY_SHAPE &&
-           (gs_cost_is_spread(l->cost) ||
-            __atomic_load_n(&stream->want, __ATOMIC_RELAXED) == GS_LAUNCH_MEASURE);
+    return l->shape != GS_LAUNCH_COPY_SHAPE && (gs_cost_is_spread(l->cost) || l->is_watched);
 }
 
 /* Does this launch need an entry, and of what kind? Among other streams a sample is taken in the
@@ -192,10 +201,10 @@ static bool needs_entry(struct gs_launch *l, const struct gs_launch_stream *stre
     l->ask = 0;
     l->is_due = false;
     *ret_kind = GS_INFLIGHT_MEASURED;
-    if (is_measured(l, stream))
+    if (is_measured(l))
         return true;
     *ret_kind = want == ASK_OTHERS ? GS_INFLIGHT_SAMPLE : GS_INFLIGHT_MARK;
-    if (want != 0) {
+    if (want != 0 && want != GS_LAUNCH_WATCH) {
         l->ask = want - 1;
         return true;
     }
@@ -234,35 +243,6 @@ static void begin_blind(struct gs_launch *l)
     gs_limiter_admit(l->dev, l->paid_ns, true, l->what);
 }
 
-/* Move what the stream has out into an entry. */
-static void take_window(struct gs_launch_stream *stream, struct gs_inflight_launch *launch)
-{
-    uint64_t since = __atomic_exchange_n(&stream->since, 0, __ATOMIC_RELAXED);
-
-    launch->covers_ns = GS_LAUNCH_NS(since);
-    launch->since_ns = __atomic_load_n(&stream->from_ns, __ATOMIC_RELAXED);
-    launch->first_ns = __atomic_exchange_n(&stream->first_ns, 0, __ATOMIC_RELAXED);
-    launch->seen_ns = __atomic_exchange_n(&stream->seen_ns, 0, __ATOMIC_RELAXED);
-    launch->window = since - __atomic_exchange_n(&stream->before, 0, __ATOMIC_RELAXED);
-    launch->closed_ns = gs_limiter_clock();
-    __atomic_store_n(&stream->from_ns, launch->closed_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&stream->quiet_ns, launch->closed_ns, __ATOMIC_RELAXED);
-}
-
-/* A mark behind what a stream has out, so that its end is known. */
-static bool mark(struct gs_launch_stream *stream, const struct gs_timing_where *where)
-{
-    struct gs_inflight *entry = gs_inflight_take(where, GS_INFLIGHT_MARK);
-    struct gs_inflight_launch launch = {.kind = GS_INFLIGHT_MARK};
-
-    if (entry == NULL || !gs_inflight_start(entry, 0))
-        return false;
-    gs_inflight_end(entry);
-    take_window(stream, &launch);
-    gs_inflight_close(entry, &launch);
-    return true;
-}
-
 /* The launch is likely to wait. What streams have out may be done long before that is over. */
 static void mark_before_wait(const struct gs_launch *l)
 {
@@ -275,15 +255,15 @@ static void mark_before_wait(const struct gs_launch *l)
             where.id != __atomic_load_n(&s->id, __ATOMIC_RELAXED))
             continue;
         if (gs_capture_any() && where.id != l->where.id)
-            continue;         /* it may be recorded by now */
-        if (!mark(s, &where)) /* it cannot be told from the wait, then */
+            continue;                /* it may be recorded by now */
+        if (!gs_mark_put(s, &where)) /* it cannot be told from the wait, then */
             __atomic_store_n(&s->first_ns, 0, __ATOMIC_RELAXED);
     }
 }
 
-static bool is_to_wait(const struct gs_launch *l, const struct gs_launch_stream *stream)
+static bool is_to_wait(const struct gs_launch *l)
 {
-    return is_measured(l, stream) ||
+    return is_measured(l) ||
            __atomic_load_n(&gs_limiter_credit[l->dev].ns, __ATOMIC_RELAXED) < (int64_t)l->est_ns;
 }
 
@@ -295,16 +275,19 @@ static uint64_t copy_ns(const struct gs_launch *l)
 static void begin_relaxed(struct gs_launch *l)
 {
     struct gs_launch_stream *stream = claim_stream(&l->where);
+    uint64_t quiet = __atomic_load_n(&stream->quiet_ns, __ATOMIC_RELAXED);
     enum gs_inflight_kind kind;
     uint64_t cost;
 
+    l->is_followed = gs_mark_end(stream);
     (void)gs_inflight_harvest();
     if (GS_UNLIKELY(gs_sight_is_lost(gs_limiter_clock()))) {
         begin_blind(l);
         return;
     }
     l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
-    if (is_to_wait(l, stream))
+    l->is_watched = is_watched(l, gs_limiter_clock() > quiet + LEISURE_NS);
+    if (is_to_wait(l))
         mark_before_wait(l);
     gs_room_await(&(const struct gs_room){l->dev, l->cost, prior(l), l->what});
     /* the wait may have taught what the launch costs */
@@ -316,6 +299,7 @@ static void begin_relaxed(struct gs_launch *l)
     pay(l, cost);
     if (l->entry != NULL && !gs_inflight_start(l->entry, copy_ns(l)))
         l->entry = NULL;
+    l->ready_ns = gs_limiter_clock();
 }
 
 /* The straight way may have been closed only so that somebody takes over the limits announced. */
@@ -384,9 +368,9 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
         .est_ns = l->est_ns,
         .is_due = l->is_due,
     };
-    bool is_next = is_watched(stream, l->dev, gs_limiter_clock());
 
-    take_window(stream, &launch);
+    launch.is_whole = gs_mark_drop(stream);
+    gs_mark_window(stream, &launch);
     if (launch.kind == GS_INFLIGHT_MEASURED)
         launch.paid_ns = l->paid_ns;
     else
@@ -397,7 +381,8 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
         gs_cost_sampled(l->cost);
     if (launch.kind == GS_INFLIGHT_MEASURED && gs_window_is_doubtful(l->dev))
         gs_window_attended(l->dev);
-    __atomic_store_n(&stream->want, is_next ? GS_LAUNCH_MEASURE : 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&stream->want, gs_window_is_attending(l->dev) ? GS_LAUNCH_WATCH : 0,
+                     __ATOMIC_RELAXED);
     gs_inflight_close(l->entry, &launch);
     ask_others(stream, l->ask);
 }
@@ -416,8 +401,11 @@ static void end_relaxed(struct gs_launch *l)
     } else {
         if (l->shape != GS_LAUNCH_COPY_SHAPE &&
             __atomic_load_n(&stream->first_ns, __ATOMIC_RELAXED) == 0)
-            gs_launch_first(stream, l->dev);
+            set_first(stream, l->dev, l->ready_ns);
         (void)__atomic_fetch_add(&stream->since, l->paid_ns + GS_LAUNCH_ONE, __ATOMIC_RELAXED);
+        gs_cost_count(l->cost, l->paid_ns);
+        if (l->is_followed || gs_window_is_attending(l->dev))
+            gs_mark_follow(stream, &l->where);
     }
     gs_limiter_busy_until(l->dev, gs_inflight_until(l->dev, gs_limiter_clock()));
 }
@@ -489,7 +477,7 @@ void gs_launch_waiting(uint64_t id)
         gs_driver_cuda()->cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != where.context)
         return;
     relaxed = gs_capture_relax();
-    if (mark(s, &where))
+    if (gs_mark_put(s, &where))
         gs_window_attended(where.dev);
     gs_capture_restore(&relaxed);
 }
@@ -501,8 +489,9 @@ void gs_launch_seen(uint64_t id)
 
     if (!gs_launch_is_seeing())
         return;
-    if (gs_inflight_any()) {
+    if (gs_inflight_any() || gs_mark_any()) {
         relaxed = gs_capture_relax();
+        gs_mark_end_all();
         (void)gs_inflight_harvest();
         gs_capture_restore(&relaxed);
         for (uint32_t dev = 0; dev < gs_self.n_devices; dev++)
@@ -549,8 +538,10 @@ void gs_launch_stream_gone(CUstream stream)
     struct gs_launch_stream *s = gs_launch_stream_of((uintptr_t)stream);
 
     (void)__atomic_fetch_add(&streams_gone, 1, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == (uintptr_t)stream)
+    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == (uintptr_t)stream) {
+        (void)gs_mark_close(s);
         __atomic_store_n(&s->id, 0, __ATOMIC_RELAXED);
+    }
 }
 
 static bool has_work(CUcontext context)
@@ -585,6 +576,7 @@ void gs_launch_context_going(CUcontext context)
         finish_context(context);
         gs_launch_seen(GS_LAUNCH_EVERYTHING);
     }
+    gs_mark_purge(context);
     gs_inflight_purge(context);
     gs_capture_restore(&relaxed);
 }
@@ -594,6 +586,7 @@ void gs_launch_forget(void)
     memset(gs_launch_streams, 0, sizeof(gs_launch_streams));
     gs_room_forget();
     gs_cost_forget();
+    gs_mark_forget();
     gs_inflight_forget();
     gs_capture_forget();
     (void)__atomic_fetch_add(&streams_gone, 1, __ATOMIC_RELAXED);

@@ -42,14 +42,17 @@ struct gs_launch {
     uint32_t quarter;   /**< gs_cost_quarter() of the blocks */
     bool per_thread;    /**< the row is a `_ptsz` or `_ptds` twin */
     /* by pay and begin */
-    bool measured; /**< to be settled */
-    bool pushed;   /**< the stream's context is not the thread's */
-    bool is_due;   /**< a sample whose turn has come by chance */
-    bool is_blind; /**< nothing of it can be timed */
+    bool measured;    /**< to be settled */
+    bool pushed;      /**< the stream's context is not the thread's */
+    bool is_due;      /**< a sample whose turn has come by chance */
+    bool is_watched;  /**< looked at closely: measured like a long one */
+    bool is_followed; /**< its stream has work, and a mark behind that (mark.h) */
+    bool is_blind;    /**< nothing of it can be timed */
     uint32_t dev;
     uint32_t ask; /**< what other streams are asked for */
     uint64_t est_ns;
-    uint64_t paid_ns; /**< 0: went straight through */
+    uint64_t ready_ns; /**< when it was about to go out */
+    uint64_t paid_ns;  /**< 0: went straight through */
     struct gs_cost *cost;
     struct gs_inflight *entry;
     struct gs_timing_where where;

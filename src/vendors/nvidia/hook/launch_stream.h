@@ -27,8 +27,8 @@ struct gs_launch_stream {
 #define GS_LAUNCH_NS(word) ((word) & (GS_LAUNCH_ONE - 1))
 
 #define GS_LAUNCH_STREAMS 32u
-/** In `want`: measure the next launch like a long one. */
-#define GS_LAUNCH_MEASURE 3u
+/** In `want`: the program is looked at more closely (window.h): no launch goes by the fast path. */
+#define GS_LAUNCH_WATCH 3u
 extern struct gs_launch_stream gs_launch_streams[GS_LAUNCH_STREAMS]
     __attribute__((visibility("hidden")));
 

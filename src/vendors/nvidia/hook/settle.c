@@ -15,6 +15,8 @@
 #define ENDS    32u
 /* Half of what the card gives a process at a time. */
 #define HALF_TURN_NS 1000000u
+/* Beyond what was believed: doubt goes on. */
+#define LONG_NS (GS_COST_TURN_NS / 3)
 /* From the call to the card, without any neighbour. */
 #define LATENCY_NS 300000u
 /* An idle stream's events are apart by what a record's call takes, or so. */
@@ -210,6 +212,31 @@ void gs_settle_window(uint32_t dev, uint64_t id, struct gs_span span, uint64_t w
         gs_limiter_settle(dev, 0, span.start_ns, span.end_ns, more, GS_LIMITER_NOT_KNOWN);
 }
 
+/* In doubt, with nobody else on the card: processes of the slice pay by the clock, for each moment
+ * once, and whose launch it was does not matter. */
+static bool is_for_the_clock(uint32_t dev)
+{
+    return gs_window_is_doubtful(dev) && !gs_limiter_is_shared(dev);
+}
+
+/* Do an entry's launches by estimates? The stream had work from the first of them to the last. */
+static bool is_by_clock(const struct gs_inflight *e)
+{
+    return e->launch.is_whole && e->launch.first_ns != 0 && is_for_the_clock(e->where.dev);
+}
+
+static uint64_t pay_by_clock(const struct gs_inflight *e, struct gs_span span)
+{
+    const struct gs_inflight_launch *l = &e->launch;
+    uint64_t used = gs_span_add(&charged[e->where.dev], span), paid = GS_LAUNCH_NS(l->window);
+
+    paid = paid < l->covers_ns ? paid : l->covers_ns;
+    gs_limiter_correct(e->where.dev, (int64_t)used - (int64_t)paid);
+    if (used > paid + LONG_NS)
+        gs_window_doubt(e->where.dev, span.end_ns); /* it goes on */
+    return l->covers_ns - paid + used;
+}
+
 /* Account for the launches that went by their estimates since the stream's last entry. When the
  * last of them was out before the card had passed that entry, the stream had work without a break
  * from there to here, and that is what they took, all together and however many streams there are:
@@ -229,13 +256,15 @@ static bool account_covered(const struct gs_inflight *e, uint64_t start_ns, uint
     if (is_exact) {
         used = gs_span_add(&charged[dev], (struct gs_span){last, until_ns});
         correct(e, (struct gs_span){last, until_ns}, used);
+    } else if (is_by_clock(e)) {
+        used = pay_by_clock(e, (struct gs_span){gs_span_later(l->first_ns, last), start_ns});
     } else if (l->first_ns != 0) {
         gs_settle_window(dev, e->where.id, (struct gs_span){l->first_ns, start_ns}, l->window);
     }
     from = l->since_ns > last_end_ns[dev] ? l->since_ns : last_end_ns[dev];
     from = from < until_ns ? from : until_ns;
     /* a stream alone: its launches' estimates are without turns of neighbours */
-    if (others_of(e, (struct gs_span){from, until_ns}, others) != 0)
+    if (is_for_the_clock(dev) || others_of(e, (struct gs_span){from, until_ns}, others) != 0)
         own = GS_LIMITER_NOT_KNOWN;
     gs_limiter_note(dev, from, until_ns, used, own);
     return is_exact;
@@ -315,7 +344,7 @@ static bool goes_on(const struct gs_inflight *e, uint64_t took_ns, uint64_t own_
     if (!gs_window_is_doubtful(dev))
         return false;
     return gs_limiter_is_shared(dev) ? is_unlike(e, took_ns, own_ns)
-                                     : took_ns > e->launch.est_ns + GS_COST_TURN_NS / 2;
+                                     : took_ns > e->launch.est_ns + LONG_NS;
 }
 
 void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
@@ -333,7 +362,7 @@ void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
         gs_settle_unseen(e, seen_ns);
         return;
     }
-    if (e->copy_ns == 0) /* between copies the host works */
+    if (e->copy_ns == 0 && !is_by_clock(e)) /* between copies the host works */
         note_slack(e, span.start_ns, gs_settle_end_of(e->where.id));
     if (l->kind == GS_INFLIGHT_MEASURED) {
         (void)account_covered(e, span.start_ns, span.start_ns);
@@ -341,6 +370,8 @@ void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
             took += wait_for_turn(e, &span);
         if (is_alone && goes_on(e, took, own))
             gs_window_doubt(dev, seen_ns);
+        if (is_for_the_clock(dev))
+            own = GS_LIMITER_NOT_KNOWN; /* else the board would give something back */
         fresh = gs_span_add(&charged[dev], span);
         gs_limiter_settle(dev, l->paid_ns, span.start_ns, span.end_ns, took < fresh ? took : fresh,
                           own);

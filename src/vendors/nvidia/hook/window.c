@@ -53,7 +53,7 @@ static void attend(uint32_t dev, uint32_t n)
 {
     __atomic_store_n(&windows[dev].attend, n, __ATOMIC_RELAXED);
     for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++)
-        __atomic_store_n(&gs_launch_streams[i].want, GS_LAUNCH_MEASURE, __ATOMIC_RELAXED);
+        __atomic_store_n(&gs_launch_streams[i].want, GS_LAUNCH_WATCH, __ATOMIC_RELAXED);
 }
 
 static void pay_attention(uint32_t dev, uint64_t now_ns)
