@@ -102,6 +102,8 @@ static int look_at_nodes(struct verb *v, yyjson_val *map)
     yyjson_val *key, *victims;
     size_t i, max;
 
+    if (!yyjson_is_obj(map)) /* absent, null or something else: no node was sent */
+        return 0;
     yyjson_obj_foreach(map, i, max, key, victims)
     {
         struct gs_str name = gs_kube_json_text(key);

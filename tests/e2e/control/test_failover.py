@@ -3,11 +3,14 @@
 import signal
 import threading
 import time
+import urllib.request
 
 import pytest
-from kit import cards, objects
+from kit import cards, objects, procs
 
 LEASE = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
+# A kube-scheduler that loses its lease ends, and nobody starts it again here: not for a busy machine's sake.
+SLOW = {"leaseDuration": "6s", "renewDeadline": "5s", "retryPeriod": "500ms"}
 SLICE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 20000}
 
 
@@ -51,3 +54,49 @@ def test_the_leader_ends(scheduler_daemon, make_nodes, api, namespace, number):
     pods = api.wait_list(path, lambda pods: len(pods) == 22 and all(map(objects.is_bound, pods.values())) and pods, 60)
     cards.check(pods.values(), 40960, 10)
     assert took < 5
+
+
+def test_a_leader_that_hangs_and_goes_on(scheduler_daemon, make_nodes, api, namespace):
+    """All of it stops, as with its machine; another leads. When it goes on it does not act on what it knew."""
+    release = scheduler_daemon(replicas=2, lease=SLOW)
+    make_nodes(4, cards=4, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
+    path, name = objects.PODS.format(namespace), release.scheduler_name
+    api.post(path, objects.pod("first", SLICE, scheduler=name))
+    api.wait(f"{path}/first", objects.is_bound, 60, "first bound")
+    leader = leader_of(api, release)
+    other = next(r for r in release.replicas if r is not leader)
+    create = threading.Thread(target=api.create_all, args=(
+        path, [objects.pod(f"p{i}", SLICE, scheduler=name) for i in range(20)]))
+    create.start()
+    api.wait_list(path, lambda pods: sum(objects.is_bound(p) for p in pods.values()) >= 4, 60, "some bound")
+    for process in (leader.daemon, leader.kube_scheduler):
+        process.send(signal.SIGSTOP)
+    create.join()
+    pods = api.wait_list(path, lambda pods: len(pods) == 21 and all(map(objects.is_bound, pods.values())) and pods, 90,
+                         "all bound by the other")
+    cards.check(pods.values(), 40960, 10)
+    assert leader_of(api, release) is other
+    for process in (leader.daemon, leader.kube_scheduler):
+        process.send(signal.SIGCONT)
+    api.create_all(path, [objects.pod(f"late{i}", SLICE, scheduler=name) for i in range(8)])
+    pods = api.wait_list(path, lambda pods: len(pods) == 29 and all(map(objects.is_bound, pods.values())) and pods, 60,
+                         "late ones bound")
+    cards.check(pods.values(), 40960, 10)
+    for replica in release.replicas:
+        procs.until(lambda r=replica: cards.in_books(r.metrics()) == cards.granted(pods.values()), 30,
+                    "books = sum of live grants")
+
+
+def test_a_daemon_that_hangs_is_ended(scheduler_daemon, make_nodes, api, namespace):
+    """Its kube-scheduler keeps the lease. What the chart's liveness probe has the kubelet do is enough."""
+    release = scheduler_daemon()
+    (replica,) = release.replicas
+    make_nodes(1, cards=1, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
+    path = objects.PODS.format(namespace)
+    replica.daemon.send(signal.SIGSTOP)
+    api.post(path, objects.pod("waits", SLICE, scheduler=release.scheduler_name))
+    with pytest.raises(OSError):
+        urllib.request.urlopen(f"{replica.url}/healthz", context=replica.tls(), timeout=5)  # the probe's
+    assert replica.daemon.stop(signal.SIGTERM, timeout=2) == -signal.SIGKILL  # SIGTERM is not heard
+    replica.start_daemon()
+    api.wait(f"{path}/waits", objects.is_bound, 60, "bound")
