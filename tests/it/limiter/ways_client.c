@@ -1,18 +1,17 @@
 /* Programs that do not wait for their kernels, or whose kernels are unlike each other: what the
  * limiter must charge all the same. On simulated cards.
  *
- * usage: ways_client
- *   ends HOW KERNEL SECONDS       process after process: one launch, then copy | query | event |
- *                                 leave | die
- *   contexts KERNEL SECONDS       a context for each launch, destroyed at once
- *   unlike LONG_US PERCENT HOW SHORT_US SECONDS
- *                                 one kernel, now long, now short, at random: waited for each
- * (sync, poll), in a queue (stream), in batches (host, event, nap) pauses SECONDS short kernels in
- * bursts, and nobody waits for them phases LONG_US SECONDS        150 times 20 us, 20 times long,
- * wait for each graph SECONDS                 a graph of 20 us that is updated to 100 ms, and back
- *   many KERNEL SECONDS           48 kernels on 48 streams at once
- *   captures KERNEL SECONDS       two threads launch while the third records; fails where a
- *                                 recording does
+ * usage: ways_client WHAT ARGUMENTS... SECONDS
+ *
+ * - ends HOW KERNEL: process after process: one launch, then copy | query | event | leave | die
+ * - contexts KERNEL: a context for each launch, destroyed at once
+ * - unlike LONG_US PERCENT HOW SHORT_US: one kernel, now long, now short, at random: waited for
+ * each (sync, poll), in a queue (stream), in batches (host, event, nap)
+ * - pauses: short kernels in bursts, and nobody waits for them
+ * - phases LONG_US: 150 times 20 us, 20 times long, wait for each
+ * - graph: a graph of 20 us that is updated to 100 ms, and back
+ * - many KERNEL: 48 kernels on 48 streams at once
+ * - captures KERNEL: two threads launch while the third records; fails where a recording does
  */
 
 #include <dlfcn.h>
