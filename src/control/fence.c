@@ -40,6 +40,7 @@ struct entry {
     GS_LINK(struct entry) link; /**< in `queue` */
     struct gs_fence_pod pod;
     enum state state;
+    bool is_told_of; /**< that it could not be written to, in the log */
     uint64_t ticket;
     uint64_t version; /**< resourceVersion that our write gave it; 0: not known */
     char text[];
@@ -205,6 +206,25 @@ static uint64_t version_of(yyjson_val *pod)
         gs_kube_json_text(yyjson_obj_get(yyjson_obj_get(pod, "metadata"), "resourceVersion")));
 }
 
+/* Is there no sense in trying again? A server that answers and does not write, for longer than is
+ * waited for those it refuses, may do so for ever: it answers 500 where a webhook of the pod's
+ * namespace is down. Without an answer there is nobody to bind anything either. */
+static bool is_refused(const struct gs_fence *f, const struct gs_kube_result *result)
+{
+    if (result->rc == -EPERM || result->rc == -EINVAL || result->rc == -EOPNOTSUPP)
+        return true;
+    return result->rc < 0 && result->status != 0 && sure_in_ms(f) <= 0;
+}
+
+static void tell_failure(struct entry *e, const struct gs_kube_result *result)
+{
+    if (e->is_told_of)
+        return;
+    e->is_told_of = true;
+    GS_LOG_WARN("waiting pod not written to", GS_LOG_STR("namespace", e->pod.ns),
+                GS_LOG_STR("pod", e->pod.name), GS_LOG_ERR(result->err));
+}
+
 static void on_written(void *arg, const struct gs_kube_result *result)
 {
     struct entry *e = arg;
@@ -217,8 +237,9 @@ static void on_written(void *arg, const struct gs_kube_result *result)
         settle(e); /* gone, or another pod by now */
         return;
     }
-    if (result->rc == -EPERM || result->rc == -EINVAL || result->rc == -EOPNOTSUPP) {
-        GS_LOG_WARN("waiting pod not written to", GS_LOG_ERR(result->err));
+    if (result->rc < 0)
+        tell_failure(e, result);
+    if (is_refused(f, result)) {
         e->state = STATE_REFUSED;
         f->stats.refused++;
     } else if (result->rc < 0) {

@@ -97,6 +97,15 @@ static bool restart(struct gs_kube_list *list)
     return !list->is_cancelled;
 }
 
+/* Objects of some hundred kilobytes, which anybody may make: fewer of them at a time. */
+static bool is_shrunk(struct gs_kube_list *list, const struct gs_kube_result *result)
+{
+    if (result->rc != -EFBIG || list->page < 2)
+        return false;
+    list->page /= 2;
+    return true;
+}
+
 static void on_page(void *arg, const struct gs_kube_result *result)
 {
     struct gs_kube_list *list = arg;
@@ -106,16 +115,15 @@ static void on_page(void *arg, const struct gs_kube_result *result)
     int rc;
 
     list->ticket = 0;
-    if (result->rc < 0 && !(result->status == 410 && list->page_token.n > 0)) {
-        finish(list, result, (struct gs_str){0});
-        return;
-    }
-    if (result->rc < 0) {
+    if (result->rc < 0 && result->status == 410 && list->page_token.n > 0) {
         if (!restart(list)) {
             list_free(list);
             return;
         }
-    } else {
+    } else if (result->rc < 0 && !is_shrunk(list, result)) {
+        finish(list, result, (struct gs_str){0});
+        return;
+    } else if (result->rc == 0) {
         if (gs_kube_json_obj(result->root, "metadata", &meta) != GS_KUBE_GOT ||
             gs_kube_json_arr(result->root, "items", &items) == GS_KUBE_WRONG ||
             gs_kube_json_str(meta, "continue", &token) == GS_KUBE_WRONG ||

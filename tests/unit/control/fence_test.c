@@ -268,6 +268,24 @@ static void refused_pod_takes_time(void **state)
     assert_int_equal(fake_open(), 0);
 }
 
+/* A webhook of its namespace is down: the server answers 500 for as long as it is. */
+static void server_that_never_writes_takes_time(void **state)
+{
+    struct fixture *f = *state;
+    char mark[64];
+
+    waits(f, "a");
+    gs_fence_begin(f->fence);
+    for (int i = 0; i < 60 && f->n_done == 0; i++) {
+        fake_run(&f->fake, 1000);
+        if (fake_open() > 0)
+            fake_answer(written(f, "a", mark), 500, "{}", -1);
+        assert_true(i >= 29 || f->n_done == 0);
+    }
+    assert_int_equal(f->n_done, 1);
+    assert_int_equal(stats_of(f).refused, 1);
+}
+
 static void a_few_at_a_time(void **state)
 {
     struct fixture *f = *state;
@@ -327,6 +345,7 @@ int main(void)
         T(other_ends),
         T(failure_is_tried_again),
         T(refused_pod_takes_time),
+        T(server_that_never_writes_takes_time),
         T(a_few_at_a_time),
         T(lead_lost_and_won),
         T(mark_of_another_over_ours),

@@ -249,6 +249,29 @@ static void gone_between_pages_starts_over(void **state)
     expect_said(f, "?a/1 S ");
 }
 
+/* Whoever may make pods may make them large: fewer are asked for at a time, from where it was. */
+static void pages_that_are_too_large_shrink(void **state)
+{
+    struct fixture *f = *state;
+    struct gs_http_call *call;
+
+    fake_answer(fake_next(&f->fake, 1000), 200, LIST("10", "t", ITEM("a", "1", "5")), -1);
+    fake_break(fake_next(&f->fake, 1000), -EFBIG);
+    call = fake_next(&f->fake, 0); /* at once */
+    assert_string_equal(call->url, "http://api/api/v1/pods?continue=t&limit=1");
+    fake_answer(call, 200, LIST("10", "", ITEM("b", "2", "6")), -1);
+    expect_said(f, "+a/1 +b/2 S ");
+}
+
+static void one_object_that_is_too_large_is_told(void **state)
+{
+    struct fixture *f = *state;
+
+    fake_break(fake_next(&f->fake, 1000), -EFBIG);
+    fake_break(fake_next(&f->fake, 1000), -EFBIG);
+    expect_said(f, "T ");
+}
+
 static void what_vanished_in_a_gap_is_told(void **state)
 {
     struct fixture *f = *state;
@@ -467,6 +490,8 @@ int main(void)
         TEST(gone_in_the_stream_lists_anew),
         TEST(gone_as_an_answer_lists_anew),
         TEST(gone_between_pages_starts_over),
+        TEST(pages_that_are_too_large_shrink),
+        TEST(one_object_that_is_too_large_is_told),
         TEST(what_vanished_in_a_gap_is_told),
         TEST(an_empty_list_may_be_null),
         TEST(retry_after_is_obeyed),
