@@ -206,6 +206,9 @@ static void write_cache(const struct gs_metrics_from *from, struct gs_buf *buf)
         "Objects, or annotations of them, that cannot be read.", (double)s.unreadable);
     one(buf, OWN "cache_untrusted_total", "counter", "Grants that were not believed.",
         (double)s.untrusted);
+    one(buf, OWN "untrusted_pods", "gauge",
+        "Bound pods whose grants are not believed: their cards may be given twice.",
+        (double)s.untrusted_pods);
 }
 
 static void write_binds(const struct gs_metrics_from *from, struct gs_buf *buf)

@@ -6,6 +6,7 @@
 #include <yyjson.h>
 
 #include "base/log.h"
+#include "control/doubt.h"
 #include "control/feed.h"
 #include "kube/json.h"
 #include "kube/watch.h"
@@ -30,6 +31,7 @@ struct gs_registry {
     struct source source[SOURCES];
     struct gs_arena arena; /**< of one event */
     struct gs_feed feed;
+    struct gs_doubt doubt;
     uint64_t node_events, pod_events, unreadable, untrusted;
     size_t claimed_twice; /**< devices, when they were told of last */
 };
@@ -108,6 +110,8 @@ static void on_pod(void *arg, const struct gs_kube_key *key, struct yyjson_val *
     if (rc < 0)
         cannot_read(s, key, &err);
     r->untrusted += pod.is_untrusted;
+    if (rc == 0)
+        gs_doubt_saw(&r->doubt, key->uid, key->ns, key->name, pod.is_untrusted && !pod.is_over);
     if (rc == 0 && r->opt.pod != NULL)
         r->opt.pod(r->opt.arg, &pod.pod);
 }
@@ -118,6 +122,7 @@ static void on_pod_gone(void *arg, const struct gs_kube_key *key, struct yyjson_
     yyjson_val *node = yyjson_obj_get(yyjson_obj_get(last, "spec"), "nodeName");
 
     r->pod_events++;
+    gs_doubt_saw(&r->doubt, key->uid, key->ns, key->name, false);
     if (last != NULL && gs_kube_json_text(node).n == 0) /* it never had one, whatever was sent */
         gs_books_pod_gone(r->books, key->uid);
     else
@@ -198,6 +203,7 @@ int gs_registry_new(struct gs_kube_client *client, struct gs_books *books,
     if (r == NULL)
         return -ENOMEM;
     r->loop = gs_kube_client_loop(client);
+    r->doubt.loop = r->loop;
     r->books = books;
     r->opt = *opt;
     r->feed = (struct gs_feed){.books = books,
@@ -226,6 +232,7 @@ struct gs_registry *gs_registry_free(struct gs_registry *r)
         return NULL;
     for (size_t i = 0; i < SOURCES; i++)
         gs_kube_watch_free(r->source[i].watch);
+    gs_doubt_fini(&r->doubt);
     gs_arena_fini(&r->arena);
     free(r);
     return NULL;
@@ -246,6 +253,7 @@ void gs_registry_stats(const struct gs_registry *r, struct gs_registry_stats *re
                                       .pod_events = r->pod_events,
                                       .unreadable = r->unreadable,
                                       .untrusted = r->untrusted,
+                                      .untrusted_pods = r->doubt.pod.n,
                                       .heard_ms = INT64_MAX};
     for (size_t i = 0; i < SOURCES; i++) {
         struct gs_kube_watch_stats stats;

@@ -40,6 +40,7 @@ struct gs_registry_stats {
     bool is_synced;
     uint64_t node_events, pod_events, unreadable; /**< objects or annotations that cannot be read */
     uint64_t untrusted;                           /**< grants that were not believed */
+    size_t untrusted_pods;                        /**< bound pods that run on such grants now */
     int64_t
         heard_ms; /**< loop time when the slowest of the watches last heard the server; -1 never */
     int64_t listed_ms; /**< loop time when the last complete list of pods began; -1 never */

@@ -335,6 +335,7 @@ static int listen_metrics(struct gs_daemon *d, struct gs_err *err)
     const struct gs_http_route route[] = {
         {"GET", "/metrics", gs_scrape_get, d, GS_HTTP_ANYONE},
         {"GET", "/healthz", on_healthz, d, GS_HTTP_ANYONE},
+        {"GET", "/readyz", on_readyz, d, GS_HTTP_ANYONE},
     };
     struct gs_http_route *routes =
         GS_ARENA_ARRAY(&d->conf, GS_ARRAY_LEN(route), struct gs_http_route);

@@ -38,6 +38,30 @@ def test_forged_grants_count_for_nothing(scheduler_daemon, make_nodes, make_pod,
     assert dict(books["slots"]) == {f"GPU-{node}-0": 2}
 
 
+def test_pods_that_are_not_believed_are_told(scheduler_daemon, make_nodes, make_pod, api):
+    """As after HAMi, or with a lost key: how many, and whose cards are given twice, at the start and at each change."""
+    release = scheduler_daemon(values=OPEN)
+    (node,) = make_nodes(1, cards=1, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
+    grant = {cards.GRANT: f"GPU-{node}-0,NVIDIA,1000,10:;", "hami.io/vgpu-node": node}
+    pods = [make_pod(labels={"hami.io/webhook": "ignore"}, annotations=grant, nodeName=node) for _ in range(4)]
+    names = [objects.path_of(p).split("/namespaces/")[1].replace("/pods", "") for p in pods]
+
+    def told(n) -> str:
+        series = f"gpuslice_scheduler_untrusted_pods {n}" in release.metrics().splitlines()
+        lines = [w for w in release.daemon.log.read_text().splitlines() if "are not believed" in w]
+        return series and lines and f"pods={n}" in lines[-1].replace('"pods":', "pods=") and lines[-1]
+    line = procs.until(lambda: told(4), 30, "four")
+    assert sum(name in line for name in names) == 3
+    release.restart_daemon()
+    procs.until(lambda: told(4), 30, "four again")
+    api.delete(objects.path_of(pods[0]))
+    procs.until(lambda: told(3), 30, "three")
+    for pod in pods[1:]:
+        api.delete(objects.path_of(pod))
+    procs.until(lambda: "believed again" in release.daemon.log.read_text(), 30, "none")
+    assert "gpuslice_scheduler_untrusted_pods 0" in release.metrics().splitlines()
+
+
 def test_forged_binds(scheduler_daemon, make_nodes, make_pod, wait_bound, api, namespace):
     release = scheduler_daemon(values=OPEN)
     (node,) = make_nodes(1, cards=1, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
