@@ -23,6 +23,7 @@ render() {
         printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n' "$namespace"
         KUBECONFIG=/dev/null HELM_CACHE_HOME="$state" HELM_CONFIG_HOME="$state" HELM_DATA_HOME="$state" \
             "$helm" template gpuslice deploy/helm/gpuslice -n "$namespace" --kube-version v1.36.3 \
+            --api-versions admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy \
             --set grantSigning.existingSecret=gpuslice-grant-key "$@"
     } >"$file"
 }

@@ -241,10 +241,27 @@ def test_install_over_a_running_hami(hami, install_chart, cluster, api, make_pod
     writers = policy["spec"]["matchConditions"][0]["expression"]
     for account in ("hami-scheduler", "hami-device-plugin"):
         assert f'"system:serviceaccount:{hami}:{account}"' in writers
+    assert "Grants that are not signed are believed" in release.notes
     user = cluster.api(release.kube_kubeconfig.stem)
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{hami}/leases"
     user.post(lease, {"metadata": {"name": release.scheduler_name}, "spec": {}})
     assert user.get(f"{lease}/{release.scheduler_name}")
+
+
+def test_pods_of_hami_stay_in_the_books(hami, install_chart, api):
+    """They outlive its scheduler: that they are believed is not to end by an upgrade after it is gone."""
+    release = install_chart()
+    assert "--interop=true" in release.container["args"]
+    api.delete(f"/apis/apps/v1/namespaces/{hami}/deployments/hami-scheduler")
+    api.wait(f"/apis/apps/v1/namespaces/{hami}/deployments/hami-scheduler", lambda d: d is None, 30, "gone")
+    for _ in range(2):
+        release.upgrade({"legacyMetrics": True})
+        assert "--interop=true" in release.container["args"]
+    release.upgrade({"grantSigning": {"interop": False}})
+    assert "--interop=true" not in release.container["args"]
+    assert "are given twice" in release.notes
+    release.upgrade({"grantSigning": {"interop": "auto"}})
+    assert "--interop=true" not in release.container["args"]
 
 
 # -- who may write grants --
@@ -263,19 +280,19 @@ def tenant(cluster, api, namespace):
     return cluster.api(cluster.service_account(namespace, "default").stem)
 
 
+def denies_grants(api, namespace) -> bool:
+    try:
+        api.post(objects.PODS.format(namespace), objects.pod("probe", annotations={GRANT: "x"}), dryRun="All")
+    except Refused as e:
+        return "the scheduler's to write" in str(e)
+    return False
+
+
 @pytest.fixture
 def guarded(install_chart, api, namespace):
     """The chart's policy in force (the API server takes some seconds to take it up)."""
     release = install_chart()
-    path = objects.PODS.format(namespace)
-
-    def denies() -> bool:
-        try:
-            api.post(path, objects.pod("probe", annotations={GRANT: "x"}), dryRun="All")
-        except Refused as e:
-            return "the scheduler's to write" in str(e)
-        return False
-    procs.until(denies, 30, "policy in force")
+    procs.until(lambda: denies_grants(api, namespace), 30, "policy in force")
     return release
 
 
@@ -345,7 +362,7 @@ def test_plugins_of_kube_system_may_hand_out(guarded, cluster, api, make_pod):
         api.delete(f"{binding}/plugin")
 
 
-def test_plain_manifests_install(cluster, api):
+def test_plain_manifests_install(cluster, api, namespace):
     """kubectl and openssl alone, as deploy/manifests/README.md says."""
     env = dict(os.environ, KUBECONFIG=str(cluster.kubeconfig()), PATH=f"{cluster.bin}:{os.environ['PATH']}")
     folder = ROOT / "deploy" / "manifests"
@@ -360,5 +377,7 @@ def test_plain_manifests_install(cluster, api):
         path = "/api/v1/namespaces/gpuslice-system/secrets/"
         assert api.get(path + "gpuslice-scheduler-tls")["data"]["ca.crt"] == client["caBundle"]
         assert len(base64.b64decode(api.get(path + "gpuslice-grant-key")["data"]["key"])) == 48
+        procs.until(lambda: denies_grants(api, namespace), 30, "policy in force")
     finally:
         sh("kubectl", "delete", "--wait=false", "-f", "scheduler.yaml")
+    procs.until(lambda: not denies_grants(api, namespace), 30, "other tests' schedulers write grants again")

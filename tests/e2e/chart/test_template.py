@@ -291,10 +291,13 @@ def test_a_daemon_that_hangs_is_restarted(template):
     """Its kube-scheduler goes on renewing the lease, so that no other replica takes over: the kubelet has to end it,
     and not by a signal that it does not hear."""
     probe = probe_of(template(), "livenessProbe")
-    assert probe["httpGet"] == {"path": "/healthz", "port": "http", "scheme": "HTTPS"}
+    # not at the webhook's port: anybody may fill that with connections
+    assert probe["httpGet"] == {"path": "/healthz", "port": "metrics", "scheme": "HTTP"}
     worst = probe["periodSeconds"] * probe["failureThreshold"] + probe["timeoutSeconds"]
     assert worst + probe["terminationGracePeriodSeconds"] <= 30  # no longer than one call of kube-scheduler waits
     assert probe_of(template({"scheduler": {"livenessProbe": False}}), "livenessProbe") is None
+    elsewhere = template({"scheduler": {"metricsBindAddress": "127.0.0.1:9395"}})  # no kubelet gets there
+    assert probe_of(elsewhere, "livenessProbe")["httpGet"] == {"path": "/healthz", "port": "http", "scheme": "HTTPS"}
 
 
 def test_webhook_as_hami_registers_it(template):
@@ -359,6 +362,11 @@ def test_without_webhook_the_extender_is_plain(template):
     assert kube_config(objects)["extenders"][0]["urlPrefix"] == "http://127.0.0.1:9443"
     assert not [a for a in daemon_args(objects) if a.startswith("--cert_file")]
     assert not [o for o in objects if o["kind"] == "MutatingWebhookConfiguration"]
+    # nobody comes from outside: without TLS the port is for loopback alone, and the kubelet asks elsewhere
+    assert "--http_bind=127.0.0.1:9443" in daemon_args(objects)
+    assert probe_of(objects, "readinessProbe")["httpGet"] == {"path": "/readyz", "port": "metrics", "scheme": "HTTP"}
+    assert probe_of(objects, "livenessProbe")["httpGet"] == {"path": "/healthz", "port": "metrics", "scheme": "HTTP"}
+    assert [p["name"] for p in helm.pick(objects, "Service")["spec"]["ports"]] == ["monitor"]
 
 
 def test_outside_kube_scheduler(template):
@@ -402,10 +410,37 @@ def test_node_choice_of_the_scheduler(template):
     ({"devices": {"ascend": {"enabled": "yes"}}}, "enabled"),
     ({"devices": {"amd": {"customresources": ["amd"]}}}, "customresources"),
     ({"scheduler": {"replicas": 2, "leaderElect": False}}, "leaderElect"),
+    ({"scheduler": {"admissionWebhook": {"enabled": False}, "metricsBindAddress": "127.0.0.1:1"}}, "metricsBindAddress"),
+    ({"grantSigning": {"interop": "maybe"}}, "interop"),
+    # without a cluster to keep it in a key would be another at each rendering
+    ({"grantSigning": {"existingSecret": ""}}, "grantSigning.existingSecret"),
+    # as HAMi's chart has them: its image is none of this scheduler's
+    ({"global": {"imageTag": "v2.10.0"}, "scheduler": {"extender": {"image": {"repository": "projecthami/hami"}}}},
+     "HAMi's image"),
+    ({"scheduler": {"extender": {"image": {"repository": "mirror.example/projecthami/hami"}}}}, "HAMi's image"),
 ])
 def test_bad_values_are_refused(template, values, words):
     with pytest.raises(helm.HelmError, match=words):
         template(values)
+
+
+def test_interop_is_as_said(template):
+    def said(value):
+        values = {"grantSigning": {"existingSecret": "mine", "interop": value}}
+        return "--interop=true" in daemon_args(template(values))
+    assert (said(True), said(False), said("auto")) == (True, False, False)
+    assert "--interop=true" not in daemon_args(template({"grantSigning": {"enabled": False, "interop": True}}))
+
+
+@pytest.mark.parametrize("name", ["scheduler.yaml", "scheduler-cert-manager.yaml"])
+def test_plain_manifests_hold_what_keeps_tenants_off(name):
+    """As deploy/manifests/README.md says, by kind."""
+    text = (ROOT / "deploy" / "manifests" / name).read_text()
+    kinds = {o["kind"] for o in yaml.safe_load_all(text) if o}
+    assert {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap",
+            "Service", "Deployment", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding"} <= kinds
+    assert ("Certificate" in kinds) == ("cert-manager" in name)
 
 
 def test_plain_manifests_are_those_of_the_chart(tmp_path):

@@ -28,9 +28,9 @@ def run(folder: pathlib.Path, *args, kubeconfig: pathlib.Path | None = None, std
 
 
 def template(folder: pathlib.Path, values: dict | None = None, *args, release: str = "gpuslice") -> list[dict]:
-    """Objects the chart makes of these values, without a cluster."""
+    """Objects the chart makes of these values, without a cluster; the grant key is somebody else's unless they say."""
     out = run(folder, "template", release, CHART, "-n", "gpuslice-system", "-f", "-", *args,
-              stdin=yaml.safe_dump(values or {}))
+              stdin=yaml.safe_dump({"grantSigning": {"existingSecret": "gpuslice-grant-key"}, **(values or {})}))
     return [o for o in yaml.safe_load_all(out) if o]
 
 

@@ -87,6 +87,11 @@ annotations:
 {{- or .Values.scheduler.admissionWebhook.enabled (not .Values.scheduler.kubeScheduler.enabled) -}}
 {{- end -}}
 
+{{- /* "true": the kubelet reaches the metrics' port. */ -}}
+{{- define "gpuslice.servesMetrics" -}}
+{{- regexMatch "^(0\\.0\\.0\\.0|\\[::\\])?:[0-9]+$" .Values.scheduler.metricsBindAddress -}}
+{{- end -}}
+
 {{- define "gpuslice.tlsSecret" -}}
 {{- default (printf "%s-tls" (include "gpuslice.scheduler" .)) .Values.scheduler.tls.existingSecret -}}
 {{- end -}}
@@ -112,6 +117,22 @@ annotations:
 {{- end -}}
 {{- end -}}
 {{- toJson $found -}}
+{{- end -}}
+
+{{- /* "true": grants that are not signed are believed. Once on by itself it stays: HAMi's pods outlive its scheduler. */ -}}
+{{- define "gpuslice.interop" -}}
+{{- $want := toString .Values.grantSigning.interop -}}
+{{- $on := eq $want "true" -}}
+{{- if eq $want "auto" -}}
+{{- $on = ne (include "gpuslice.hami" . | fromJson).scheduler "" -}}
+{{- $ours := lookup "apps/v1" "Deployment" (include "gpuslice.namespace" .) (include "gpuslice.scheduler" .) -}}
+{{- if $ours -}}
+{{- range $ours.spec.template.spec.containers -}}
+{{- if has "--interop=true" (.args | default list) }}{{ $on = true }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $on -}}
 {{- end -}}
 
 {{- define "gpuslice.confined" -}}
