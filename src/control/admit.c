@@ -6,6 +6,7 @@
 #include <yyjson.h>
 
 #include "base/err.h"
+#include "contract/annotations.h"
 #include "contract/names.h"
 #include "control/admit_patch.h"
 #include "control/convert.h"
@@ -309,6 +310,13 @@ static int take_over(struct review *r, struct gs_err *err)
     return refuse(r, 403, GS_ADMIT_WHY_NODE_ASSIGNED, err, "pod has node assigned");
 }
 
+static int check_annotations(struct review *r, struct gs_err *err)
+{
+    r->code = 403;
+    r->note->why = GS_ADMIT_WHY_ANNOTATIONS;
+    return gs_pod_check_room(&r->pod, GS_ANNOTATIONS_RESERVE, err);
+}
+
 static int check_quota(struct review *r, struct gs_err *err)
 {
     const struct gs_policies *policies = gs_books_policies(r->books);
@@ -344,6 +352,8 @@ static int decide(struct review *r, struct gs_err *err)
         rc = check_privileged(r, err);
         if (rc == 0)
             rc = take_over(r, err);
+        if (rc == 0)
+            rc = check_annotations(r, err);
     }
     return rc == 0 ? check_quota(r, err) : rc;
 }

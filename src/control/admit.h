@@ -32,6 +32,7 @@ enum gs_admit_why {
     GS_ADMIT_WHY_PRIVILEGED,
     GS_ADMIT_WHY_NODE_ASSIGNED,
     GS_ADMIT_WHY_QUOTA,
+    GS_ADMIT_WHY_ANNOTATIONS, /**< no room for a grant in them */
     GS_ADMIT_WHY_COUNT,
 };
 

@@ -201,8 +201,10 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
         gs_str_to_field(pod.meta.resource_version, op->version, sizeof(op->version)) < 0)
         return gs_err_set(err, -EBADMSG, "pod without a resourceVersion");
     rc = check_decision(b, &op->what, err);
-    if (rc < 0 || is_reserved(op, &r))
+    if (rc < 0)
         return rc;
+    if (is_reserved(op, &r)) /* by a version of the pod that nobody knows: this may have more */
+        return gs_pod_check_room(&placed, gs_pod_grant_room(&r.annotations), err);
     rc = gs_filter_reserve(&(struct gs_filter_env){.books = b->books,
                                                    .conf = b->opt.filter,
                                                    .now = gs_moment_now(b->loop),

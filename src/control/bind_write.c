@@ -6,6 +6,7 @@
 #include <yyjson.h>
 
 #include "base/log.h"
+#include "contract/annotations.h"
 #include "contract/names.h"
 #include "control/bind_internal.h"
 #include "control/fence.h"
@@ -151,13 +152,28 @@ static bool is_fenced_off(const struct gs_bind_op *op, yyjson_val *meta)
     return text.n > 0 && gs_fence_is_others(op->binder->opt.fence, text);
 }
 
+/* The pod may have got more annotations since its grant was decided. */
+static bool has_room(const struct gs_bind_op *op, yyjson_val *meta)
+{
+    size_t n = gs_pod_grant_room(&op->annotations), i, max;
+    yyjson_val *key, *value;
+
+    yyjson_obj_foreach(yyjson_obj_get(meta, "annotations"), i, max, key, value)
+    {
+        n += gs_kube_json_text(key).n + gs_kube_json_text(value).n;
+    }
+    return op->is_plain || n <= GS_ANNOTATIONS_MAX;
+}
+
 /* It has no node, and is not as our Bindings name it: none of them can come to pass. */
 static void on_unbound(struct gs_bind_op *op, yyjson_val *meta)
 {
     bool is_ending = yyjson_is_str(yyjson_obj_get(meta, "deletionTimestamp"));
 
     op->is_certain = true;
-    if (op->is_refused && op->n_posts < POSTS_MAX && !is_ending && !is_fenced_off(op, meta))
+    if (!has_room(op, meta))
+        gs_bind_fail(op, "the pod's annotations leave no room for its grant");
+    else if (op->is_refused && op->n_posts < POSTS_MAX && !is_ending && !is_fenced_off(op, meta))
         post_again(op, text_of(meta, "resourceVersion"));
     else
         gs_bind_fail(op, "the API server did not take the Binding");

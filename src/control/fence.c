@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "contract/annotations.h"
 #include "contract/names.h"
 #include "control/convert.h"
 #include "core/list.h"
@@ -304,8 +305,12 @@ static bool is_waiting(struct gs_fence *f, const struct gs_kube_pod *pod)
         pod->phase == GS_KUBE_PHASE_SUCCEEDED || pod->phase == GS_KUBE_PHASE_FAILED)
         return false;
     gs_arena_reset(&f->arena);
-    return gs_convert_pod(pod, &f->arena, &model) < 0 ||
-           gs_books_ask(f->books, &model, &flags, &f->arena, &ask, NULL) < 0 || ask.n_lines > 0;
+    if (gs_convert_pod(pod, &f->arena, &model) < 0)
+        return true;
+    /* Nobody gives such a one a card, and it could not be written to. */
+    if (gs_pod_check_room(&model, GS_ANNOTATIONS_MARKS, NULL) < 0)
+        return false;
+    return gs_books_ask(f->books, &model, &flags, &f->arena, &ask, NULL) < 0 || ask.n_lines > 0;
 }
 
 static struct entry *add(struct gs_fence *f, const struct gs_kube_meta *meta)

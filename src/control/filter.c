@@ -31,6 +31,7 @@ struct call {
     const struct gs_node **node; /**< [n_names] NULL: not known, or without devices */
     size_t n_names;
     struct gs_filter_note *note;
+    struct gs_err *err;
 };
 
 /** A node that may do. */
@@ -150,6 +151,8 @@ static int reserve(struct call *c, const struct gs_placement *placement)
     struct gs_pairs annotations = {0};
     int rc = gs_place_annotate(&c->ask, placement, c->now.unix_ns, c->arena, &annotations);
 
+    if (rc == 0)
+        rc = gs_pod_check_room(&c->pod, gs_pod_grant_room(&annotations), c->err);
     if (rc < 0)
         return rc;
     return gs_books_reserve(c->books, &c->ask, placement, &annotations,
@@ -480,6 +483,7 @@ int gs_filter(const struct gs_filter_env *env, struct gs_str body, char **ret_re
     struct gs_err err = {0};
     int rc;
 
+    c.err = &err;
     *ret_note = (struct gs_filter_note){0};
     rc = gs_extender_reply_init(&c.reply);
     if (rc < 0)
@@ -509,6 +513,7 @@ int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
     int rc;
 
     c.pod = *pod;
+    c.err = err;
     if (gs_books_reserved(env->books, pod->uid, &promised) && promised.is_sent)
         return gs_err_set(err, -EBUSY, "a Binding of the pod to node %.*s was sent",
                           (int)promised.node.n, promised.node.p);

@@ -46,7 +46,7 @@ static const char *const admit_why_word[GS_ADMIT_WHY_COUNT] = {
     [GS_ADMIT_WHY_REVIEW] = "UnreadableReview", [GS_ADMIT_WHY_NO_CONTAINERS] = "NoContainers",
     [GS_ADMIT_WHY_GRANTS] = "TooManyGrants",    [GS_ADMIT_WHY_VENDOR] = "InvalidRequest",
     [GS_ADMIT_WHY_PRIVILEGED] = "Privileged",   [GS_ADMIT_WHY_NODE_ASSIGNED] = "NodeAssigned",
-    [GS_ADMIT_WHY_QUOTA] = "ExceedsQuota",
+    [GS_ADMIT_WHY_QUOTA] = "ExceedsQuota",      [GS_ADMIT_WHY_ANNOTATIONS] = "AnnotationsFull",
 };
 
 /* Upper bounds in microseconds. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "contract/annotations.h"
 #include "model/amount.h"
 #include "model/order.h"
 #include "model/text.h"
@@ -258,6 +259,11 @@ int gs_ask_read(const struct gs_pod *pod, const struct gs_policies *policies,
         return rc;
     ask.is_node_spread = gs_str_eq_c(text.n > 0 ? text : flags->node_policy, "spread");
     rc = read_lines(&ask, arena);
+    if (rc == 0 && ask.n_lines > 0) {
+        rc = gs_pod_check_room(pod, GS_ANNOTATIONS_RESERVE, err);
+        if (rc < 0)
+            return rc;
+    }
     if (rc == 0)
         rc = read_vendors(&ask, arena);
     if (rc < 0)

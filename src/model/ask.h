@@ -57,7 +57,8 @@ GS_WUR int gs_ask_check(const struct gs_pod *pod, const struct gs_policies *poli
                         struct gs_err *err);
 /** Read a pod. Annotations beat the daemon's flags; the quota is that of the pod's namespace
  *  without the pod itself, NULL: none.
- *  Returns  0, -EINVAL (err: bad weights, or as gs_ask_check()), -ENOMEM.
+ *  Returns  0, -EINVAL (err: bad weights, as gs_ask_check(), or no room for a grant in the
+ *           annotations), -ENOMEM.
  *  Owner    everything in the arena; the pod, the policies and the quota are borrowed. */
 GS_WUR int gs_ask_read(const struct gs_pod *pod, const struct gs_policies *policies,
                        const struct gs_ask_flags *flags, struct gs_arena *arena, struct gs_ask *ret,

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "contract/annotations.h"
+
 const struct gs_str *gs_pairs_find(const struct gs_pairs *pairs, struct gs_str key)
 {
     for (size_t i = pairs->n; i > 0; i--)
@@ -55,6 +57,33 @@ static bool removed(struct gs_pairs *pairs, struct gs_str key)
         return false;
     pairs->n = kept;
     return true;
+}
+
+/* As the API server counts annotations. */
+static size_t size_of(const struct gs_pairs *pairs)
+{
+    size_t n = 0; /* text that lies in memory: no overflow */
+
+    for (size_t i = 0; i < pairs->n; i++)
+        n += pairs->at[i].key.n + pairs->at[i].value.n;
+    return n;
+}
+
+size_t gs_pod_grant_room(const struct gs_pairs *grant)
+{
+    return 2 * size_of(grant) + GS_ANNOTATIONS_MARKS;
+}
+
+int gs_pod_check_room(const struct gs_pod *pod, size_t more, struct gs_err *err)
+{
+    size_t n = size_of(&pod->annotations);
+
+    if (more <= GS_ANNOTATIONS_MAX && n <= GS_ANNOTATIONS_MAX - more)
+        return 0;
+    return gs_err_set(err, -EINVAL,
+                      "the pod's annotations have %zu bytes: with a grant, which takes %zu, they "
+                      "would be more than %u, the most that can be",
+                      n, more, GS_ANNOTATIONS_MAX);
 }
 
 struct gs_str gs_pod_annotation(const struct gs_pod *pod, struct gs_str key, bool *ret_is_there)

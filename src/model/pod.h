@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/err.h"
 #include "core/str.h"
 
 struct gs_pair {
@@ -76,6 +77,12 @@ const struct gs_str *gs_pairs_find(const struct gs_pairs *pairs, struct gs_str k
 /** Set or append. 0 or -ENOMEM. */
 int gs_pairs_set(struct gs_pairs *pairs, struct gs_arena *arena, struct gs_str key,
                  struct gs_str value);
+
+/** Room that a grant of these annotations needs in its pod: they themselves, as much again for what
+ *  the node adds to them, and GS_ANNOTATIONS_MARKS. */
+size_t gs_pod_grant_room(const struct gs_pairs *grant);
+/** Is there room for so many bytes more of annotations? 0, or -EINVAL with a text for the user. */
+int gs_pod_check_room(const struct gs_pod *pod, size_t more, struct gs_err *err);
 
 /** Annotation's text, or an empty view. `ret_is_there` may be NULL. */
 struct gs_str gs_pod_annotation(const struct gs_pod *pod, struct gs_str key, bool *ret_is_there);

@@ -379,21 +379,42 @@ static void test_many_grants(void **state)
     gs_buf_fini(&pod);
 }
 
+/* The API server takes 262,144 bytes of keys and values (TotalAnnotationSizeLimitB); the webhook
+ * leaves 16,384 of them for the grant. */
+static void want_full(size_t n, const char *spec, const char *want)
+{
+    struct gs_buf pod = {0};
+
+    gs_buf_adds(&pod, "{'metadata':{'name':'p','namespace':'ns','annotations':{'k':'");
+    for (size_t i = 1; i < n; i++)
+        gs_buf_adds(&pod, "v");
+    gs_buf_addf(&pod, "'}},'spec':{%s}}", spec);
+    review_want(&r, gs_buf_text(&pod), want);
+    gs_buf_fini(&pod);
+}
+
+static void test_full_annotations(void **state)
+{
+    static const char asks[] = "'containers':[{'name':'a'," ASKS "}]";
+
+    (void)state;
+    want_full(262144 - 16384, asks, "ok " OURS);
+    want_full(262144 - 16384 + 1, asks,
+              "no 403 the pod's annotations have 245761 bytes: with a grant, which takes 16384, "
+              "they would be more than 262144, the most that can be");
+    assert_int_equal(r.reply.outcome, GS_ADMIT_REFUSED);
+    assert_int_equal(r.reply.why, GS_ADMIT_WHY_ANNOTATIONS);
+    want_full(262144, "'containers':[{'name':'a'}]", "same");
+    want_full(262144, "'schedulerName':'volcano','containers':[{'name':'a'," ASKS "}]", "same");
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        T(test_order),
-        T(test_scheduler_name),
-        T(test_left_alone),
-        T(test_versions),
-        T(test_other_operations),
-        T(test_strips_grants),
-        T(test_strips_by_name),
-        T(test_quota),
-        T(test_many_containers),
-        T(test_hostile),
-        T(test_many_grants),
+        T(test_order),    T(test_full_annotations), T(test_scheduler_name), T(test_left_alone),
+        T(test_versions), T(test_other_operations), T(test_strips_grants),  T(test_strips_by_name),
+        T(test_quota),    T(test_many_containers),  T(test_hostile),        T(test_many_grants),
     };
 
     return cmocka_run_group_tests_name("control_admit", tests, NULL, NULL);

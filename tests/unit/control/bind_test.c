@@ -315,6 +315,54 @@ static void changed_pod_is_bound_all_the_same(void **state)
     assert_int_equal(f->api.n_fences, 0);
 }
 
+/* The next look at the pod shows 262,117 bytes of annotations, of 262,144 that can be: once bound
+ * nobody could write to it, the plugin neither. */
+static void fill(struct fixture *f, const struct api_pod *pod)
+{
+    static char body[300000];
+    int at = snprintf(body, sizeof(body),
+                      "{\"spec\":{\"containers\":[{\"name\":\"c\"}]},\"metadata\":{"
+                      "\"namespace\":\"%s\",\"name\":\"a\",\"uid\":\"%s\","
+                      "\"resourceVersion\":\"%u\",\"annotations\":{\"k\":\"",
+                      pod->ns, pod->uid, pod->version);
+
+    memset(&body[at], 'v', 262117 - 1);
+    strcpy(&body[at + 262117 - 1], "\"}}}");
+    f->api.on_method = "GET";
+    f->api.on_path = "/pods/a";
+    f->api.with_status = 200;
+    f->api.with_body = body;
+}
+
+static void changed_pod_may_be_full(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    api_filter(&f->api, pod, "n1");
+    api_change(pod);
+    fill(f, pod);
+    assert_string_equal(bind(f, pod, "n1"), "the pod's annotations leave no room for its grant");
+    assert_int_equal(f->api.n_bindings, 0);
+    assert_int_equal(stats_of(f).rewritten, 0);
+    assert_false(is_reserved(f, pod));
+}
+
+/* The filter was not told the version. */
+static void pod_read_at_bind_may_be_full(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    f->api.hides_version = true;
+    api_filter(&f->api, pod, "n1");
+    fill(f, pod);
+    assert_non_null(strstr(bind(f, pod, "n1"), "the pod's annotations have 262117 bytes"));
+    assert_int_equal(f->api.n_bindings, 0);
+    assert_int_equal(f->api.n_patches, 0); /* no lock was taken */
+}
+
 static void pod_that_never_rests(void **state)
 {
     struct fixture *f = *state;
@@ -1008,6 +1056,8 @@ int main(void)
         T(lost_fence_is_found),
         T(conflict_proves_nothing),
         T(changed_pod_is_bound_all_the_same),
+        T(changed_pod_may_be_full),
+        T(pod_read_at_bind_may_be_full),
         T(pod_that_never_rests),
         T(fence_of_another_leader),
         T(version_is_read_where_nobody_told_it),

@@ -76,7 +76,7 @@ static void saw(struct fixture *f, const char *name, const char *limits, const c
 {
     struct gs_kube_pod pod;
     yyjson_doc *doc;
-    char text[2048];
+    static char text[300000];
 
     (void)snprintf(
         text, sizeof(text),
@@ -286,6 +286,33 @@ static void server_that_never_writes_takes_time(void **state)
     assert_int_equal(stats_of(f).refused, 1);
 }
 
+/* The API server takes 262,144 bytes of annotations: no room for a grant, so that nobody sent a
+ * Binding, nor for our mark, so that it would cost half a minute. */
+static void full_pod_takes_none(void **state)
+{
+    static char meta[300000];
+    struct fixture *f = *state;
+    size_t at, n = 262144 - 4096; /* with the key */
+    char mark[64];
+
+    at = (size_t)snprintf(meta, sizeof(meta), ",\"annotations\":{\"k\":\"");
+    memset(&meta[at], 'v', n);
+    strcpy(&meta[at + n], "\"}");
+    saw(f, "full", GPU, "", meta);
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 1);
+    assert_int_equal(stats_of(f).written, 0);
+    strcpy(&meta[at + n - 1], "\"}");
+    saw(f, "full", GPU, "", meta);
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    fake_answer(written(f, "full", mark), 200, "{}", -1);
+    saw_mark(f, "full", mark);
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 2);
+}
+
 static void a_few_at_a_time(void **state)
 {
     struct fixture *f = *state;
@@ -346,6 +373,7 @@ int main(void)
         T(failure_is_tried_again),
         T(refused_pod_takes_time),
         T(server_that_never_writes_takes_time),
+        T(full_pod_takes_none),
         T(a_few_at_a_time),
         T(lead_lost_and_won),
         T(mark_of_another_over_ours),

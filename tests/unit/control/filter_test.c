@@ -797,6 +797,78 @@ static void no_memory(void **state)
     gs_buf_fini(&pod);
 }
 
+/* A pod with `n` bytes of annotations that asks for so many containers of one card each. */
+static void filter_full(struct world *w, size_t n, int containers, const char *asks)
+{
+    struct gs_buf body = {0};
+    size_t at;
+
+    gs_buf_addf(&body, "{'Pod':{'metadata':{'name':'p','namespace':'ns','uid':'p',"
+                       "'annotations':{'k':'");
+    at = body.n;
+    for (size_t i = 1; i < n; i++)
+        gs_buf_adds(&body, "v");
+    assert_int_equal(body.n - at + 1, n);
+    gs_buf_addf(&body, "'}},'spec':{'containers':[");
+    for (int i = 0; i < containers; i++)
+        gs_buf_addf(&body, "%s{'name':'c%d','resources':{'limits':{%s}}}", i > 0 ? "," : "", i,
+                    asks);
+    gs_buf_adds(&body, "]}},'NodeNames':['node1']}");
+    for (size_t i = 0; i < body.n; i++)
+        if (body.p[i] == '\'')
+            body.p[i] = '"';
+    world_filter_text(w, gs_buf_str(&body));
+    gs_buf_fini(&body);
+}
+
+/* The API server takes 262,144 bytes of annotations (TotalAnnotationSizeLimitB), in a Binding any
+ * number: then nobody can write to the pod any more. */
+static void grant_has_to_fit_into_the_annotations(void **state)
+{
+    static const char asks[] = "'nvidia.com/gpu':'1','nvidia.com/gpumem':'100'";
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "node1", "uuid", 8, 80000), 0);
+    filter_full(w, 262144 - 16384, 1, asks);
+    assert_string_equal(world_chosen(w), "node1");
+    filter_full(w, 262144 - 16384 + 1, 1, asks);
+    assert_string_equal(world_error(w),
+                        "calcScore failed: the pod's annotations have 245761 bytes: with a grant, "
+                        "which takes 16384, they would be more than 262144, the most that can be");
+    assert_int_equal(w->note.outcome, GS_FILTER_ERROR);
+    filter_full(w, 262117, 1, asks);
+    assert_non_null(strstr(world_error(w), "annotations have 262117 bytes"));
+    filter_full(w, 262144, 1, "'cpu':'1'");
+    assert_string_equal(world_error(w), "");
+    assert_string_equal(world_chosen(w), "node1");
+}
+
+/* Beyond what is kept for each pod: by the bytes of the grant itself. */
+static void large_grant_has_to_fit_too(void **state)
+{
+    static const char asks[] = "'nvidia.com/gpu':'1','nvidia.com/gpumem':'1'";
+    struct gs_books_reservation r;
+    struct world *w = *state;
+    size_t n = 0, room;
+
+    assert_int_equal(world_cards(w, "node1", "GPU-00000000-0000-0000-0000-00000000000", 64, 80000),
+                     0);
+    filter_full(w, 2, 200, asks);
+    assert_string_equal(world_chosen(w), "node1");
+    assert_true(gs_books_reserved(w->books, GS_STR("p"), &r));
+    for (size_t i = 0; i < r.annotations.n; i++)
+        n += r.annotations.at[i].key.n + r.annotations.at[i].value.n;
+    assert_true(n > 200 * 50); /* "GPU-<36>,NVIDIA,1,0:;" and longer */
+    room = 262144 - 4096 - 2 * n;
+    assert_true(room < 262144 - 16384);
+    filter_full(w, room, 200, asks);
+    assert_string_equal(world_error(w), "");
+    assert_string_equal(world_chosen(w), "node1");
+    filter_full(w, room + 1, 200, asks);
+    assert_non_null(strstr(world_error(w), "the pod's annotations have"));
+    assert_false(gs_books_reserved(w->books, GS_STR("p"), &r));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -830,6 +902,8 @@ int main(void)
         T(cards_that_two_claim_are_told),
         T(amounts_that_nothing_can_be_given_for_are_told),
         T(bad_weights_are_told),
+        T(grant_has_to_fit_into_the_annotations),
+        T(large_grant_has_to_fit_too),
         T(no_memory),
     };
 #undef T
