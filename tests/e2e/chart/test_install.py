@@ -264,6 +264,18 @@ def test_pods_of_hami_stay_in_the_books(hami, install_chart, api):
     assert "--interop=true" not in release.container["args"]
 
 
+def test_plugins_of_hami_tell_of_its_pods(hami, install_chart, api):
+    """Its scheduler was taken away before the first install, its plugins go on serving what it placed."""
+    path = f"/apis/apps/v1/namespaces/{hami}/deployments/hami-scheduler"
+    api.delete(path)
+    api.wait(path, lambda d: d is None, 30, "gone")
+    release = install_chart()
+    assert "--interop=true" in release.container["args"]
+    release.upgrade({"grantSigning": {"interop": False}})
+    release.upgrade({"grantSigning": {"interop": "auto"}})  # once off it is not the plugins that turn it on
+    assert "--interop=true" not in release.container["args"]
+
+
 # -- who may write grants --
 
 @pytest.fixture

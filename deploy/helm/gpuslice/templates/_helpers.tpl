@@ -119,13 +119,15 @@ annotations:
 {{- toJson $found -}}
 {{- end -}}
 
-{{- /* "true": grants that are not signed are believed. Once on by itself it stays: HAMi's pods outlive its scheduler. */ -}}
+{{- /* "true": grants that are not signed are believed. On by itself where HAMi's scheduler is found, or at
+       the first install its device plugin; then it stays: HAMi's pods outlive its scheduler. */ -}}
 {{- define "gpuslice.interop" -}}
 {{- $want := toString .Values.grantSigning.interop -}}
 {{- $on := eq $want "true" -}}
 {{- if eq $want "auto" -}}
-{{- $on = ne (include "gpuslice.hami" . | fromJson).scheduler "" -}}
+{{- $hami := include "gpuslice.hami" . | fromJson -}}
 {{- $ours := lookup "apps/v1" "Deployment" (include "gpuslice.namespace" .) (include "gpuslice.scheduler" .) -}}
+{{- $on = or (ne $hami.scheduler "") (and (not $ours) (gt (len $hami.accounts) 0)) -}}
 {{- if $ours -}}
 {{- range $ours.spec.template.spec.containers -}}
 {{- if has "--interop=true" (.args | default list) }}{{ $on = true }}{{ end -}}
