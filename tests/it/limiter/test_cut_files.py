@@ -29,13 +29,19 @@ def fill(path, byte):
         f.write(bytes([byte]) * os.path.getsize(path))
 
 
+def regrow(path):
+    with open(path, "r+b") as f:  # once: after the cut the slice may be over, and its folder gone
+        f.truncate(0)
+        f.truncate(10 << 20)
+
+
 LEDGER = {
     "emptied": lambda f: os.truncate(f, 0),
     "cut in the head": lambda f: os.truncate(f, 2011136 + 8),
     "cut in a device": lambda f: os.truncate(f, os.path.getsize(f) - 4096),
     "cut in the region of HAMi": lambda f: os.truncate(f, 4096),
     "made longer": lambda f: os.truncate(f, os.path.getsize(f) + 4096),
-    "cut and made long again": lambda f: (os.truncate(f, 0), os.truncate(f, 10 << 20)),
+    "cut and made long again": regrow,
     "zeroed": lambda f: fill(f, 0),
     "noise": lambda f: fill(f, 0xA5),
     "removed": os.unlink,
