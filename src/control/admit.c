@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include <yyjson.h>
 
@@ -98,6 +99,18 @@ static int write_answer(const struct review *r, const struct reply *reply,
     }
     yyjson_mut_doc_free(doc);
     return ret->json != NULL ? 0 : -ENOMEM;
+}
+
+bool gs_admit_is_json(struct gs_str type)
+{
+    static const char json[] = "application/json";
+    size_t n = sizeof(json) - 1;
+
+    if (type.n < n || strncasecmp(type.p, json, n) != 0)
+        return false;
+    while (n < type.n && (type.p[n] == ' ' || type.p[n] == '\t'))
+        n++;
+    return n == type.n || type.p[n] == ';';
 }
 
 int gs_admit_error(const char *text, int code, struct gs_admit_reply *ret)

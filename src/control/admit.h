@@ -55,3 +55,5 @@ GS_WUR int gs_admit(const struct gs_admit_conf *conf, struct gs_books *books, st
                     struct gs_arena *arena, struct gs_admit_reply *ret);
 /** The same where there is no review to read: "contentType=..., expected application/json". */
 GS_WUR int gs_admit_error(const char *text, int code, struct gs_admit_reply *ret);
+/** Is this the Content-Type of a review, whatever its parameters? */
+bool gs_admit_is_json(struct gs_str type);

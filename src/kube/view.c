@@ -101,6 +101,8 @@ int gs_kube_view_pairs(yyjson_val *obj, const char *key, bool is_quantity, struc
         struct gs_kube_pair *pair = &pairs.at[pairs.n];
 
         pair->key = gs_kube_json_text(name);
+        if (is_quantity && yyjson_is_null(val))
+            pair->value = GS_STR("0"); /* Quantity.UnmarshalJSON() has it so */
         if ((!is_quantity && !yyjson_is_null(val) && !yyjson_is_str(val)) ||
             gs_kube_json_quantity(val, arena, &pair->value) == GS_KUBE_WRONG)
             return gs_err_set(err, -EINVAL, "%s: '%.64s': not %s", key, pair->key.p,

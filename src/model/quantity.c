@@ -164,10 +164,10 @@ static bool is_plain(const struct parts *p)
 {
     size_t digits = (p->n_int > 0 ? p->n_int : 1) + p->n_frac;
 
-    if (p->n_frac > 0 || p->exp10 < 0)
+    if (p->exp10 < 0) /* "1.024k" is 1024 thousandths of a thousand: whole; "1.0" is ten tenths */
         return false;
     if (p->is_binary)
-        return digits + p->exp2 * 3 / 10 + 1 <= 15;
+        return p->n_frac == 0 && digits + p->exp2 * 3 / 10 + 1 <= 15;
     return digits <= 18;
 }
 

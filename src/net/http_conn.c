@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -214,6 +215,7 @@ static enum MHD_Result refuse(struct gs_http_conn *conn)
         unsigned status;
         const char *text;
     } texts[] = {
+        {MHD_HTTP_BAD_REQUEST, "two different lengths of one body\n"},
         {MHD_HTTP_FORBIDDEN, "a verified client certificate is needed here\n"},
         {MHD_HTTP_NOT_FOUND, "no such path\n"},
         {MHD_HTTP_METHOD_NOT_ALLOWED, "no such method here\n"},
@@ -289,6 +291,38 @@ static void choose_route(struct gs_http_conn *conn, const char *path)
         conn->server->stats.refused_access += !ok;
         return;
     }
+}
+
+struct lengths {
+    struct gs_str first;
+    bool differ;
+};
+
+static enum MHD_Result see_length(void *user, enum MHD_ValueKind kind, const char *key, size_t n,
+                                  const char *value, size_t value_n)
+{
+    static const char name[] = MHD_HTTP_HEADER_CONTENT_LENGTH;
+    struct lengths *l = user;
+    struct gs_str text = {value, value_n};
+
+    (void)kind;
+    if (n != sizeof(name) - 1 || strncasecmp(key, name, n) != 0)
+        return MHD_YES;
+    if (l->first.p == NULL)
+        l->first = text;
+    else
+        l->differ |= !gs_str_eq(l->first, text);
+    return MHD_YES;
+}
+
+/** Two lengths: somebody before us may have gone by the other one, and would take the rest of the
+ *  body for a request (RFC 9112, 6.3). */
+static bool has_two_lengths(struct gs_http_conn *conn)
+{
+    struct lengths l = {0};
+
+    (void)MHD_get_connection_values_n(conn->mhd, MHD_HEADER_KIND, see_length, &l);
+    return l.differ;
 }
 
 /** Content-Length; libmicrohttpd has refused what is no number. 0 for chunked bodies. */
@@ -371,6 +405,11 @@ static enum MHD_Result begin(struct gs_http_conn *conn, const char *url, const c
         .impl = conn,
     };
     choose_route(conn, url);
+    if (has_two_lengths(conn)) {
+        conn->refuse = MHD_HTTP_BAD_REQUEST;
+        conn->reply.close = true;
+        return refuse(conn);
+    }
     uint64_t announced = announced_length(conn);
     if (announced > server->options.body_limit)
         refuse_body(conn, MHD_HTTP_CONTENT_TOO_LARGE);

@@ -164,7 +164,7 @@ static int on_webhook(void *user, const struct gs_http_request *req, struct gs_h
     gs_arena_reset(&d->call);
     if (req->body.n == 0) {
         rc = gs_admit_error("request body is empty", 400, &answer);
-    } else if (!gs_str_eq(type, GS_STR("application/json"))) {
+    } else if (!gs_admit_is_json(type)) {
         (void)snprintf(message, sizeof(message), "contentType=%.*s, expected application/json",
                        (int)(type.n < 64 ? type.n : 64), type.n > 0 ? type.p : "");
         rc = gs_admit_error(message, 400, &answer);

@@ -208,13 +208,15 @@ def test_announcing_costs_no_memory(serve):
     b"POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
     b"POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n",
     b"POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 1e3\r\n\r\n",
+    b"POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nabcde",
+    b"POST /size HTTP/1.1\r\nHost: x\r\ncontent-length: 5\r\nX: y\r\nContent-Length: 3\r\n\r\nabcde",
     b"POST /size HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     b"POST /size HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffffff\r\n",
     b"GET /hello HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 200_000 + b"\r\n\r\n",
     b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET /hello HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
     b"GET /hello HTTP/9.9\r\nHost: x\r\n\r\n",
-], ids=range(12))
+], ids=range(14))
 def test_junk(serve, junk):
     """Whatever comes: an error or a closed connection, and the next one is served."""
     server = serve("--header-ms", 500, "--request-ms", 500)

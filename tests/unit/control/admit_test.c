@@ -393,6 +393,35 @@ static void want_full(size_t n, const char *spec, const char *want)
     gs_buf_fini(&pod);
 }
 
+/* RFC 9110, 8.3.1: type and parameters, letters of either case. */
+static void test_content_type(void **state)
+{
+    static const char *const yes[] = {"application/json", "application/json; charset=utf-8",
+                                      "Application/JSON;charset=UTF-8", "application/json ;x=y"};
+    static const char *const no[] = {"",
+                                     "application/jso",
+                                     "application/json5",
+                                     "text/json",
+                                     "application/json, text/html",
+                                     "application/jsonx;a=b"};
+
+    (void)state;
+    for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
+        assert_true(gs_admit_is_json(gs_str_of(yes[i])));
+    for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
+        assert_false(gs_admit_is_json(gs_str_of(no[i])));
+    assert_false(gs_admit_is_json((struct gs_str){0}));
+}
+
+/* Go has null for a quantity as nought: no card is asked for. */
+static void test_null_amount(void **state)
+{
+    (void)state;
+    review_want(&r,
+                SPEC("'containers':[{'name':'a','resources':{'limits':{'nvidia.com/gpu':null}}}]"),
+                "same");
+}
+
 static void test_full_annotations(void **state)
 {
     static const char asks[] = "'containers':[{'name':'a'," ASKS "}]";
@@ -412,9 +441,13 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        T(test_order),    T(test_full_annotations), T(test_scheduler_name), T(test_left_alone),
-        T(test_versions), T(test_other_operations), T(test_strips_grants),  T(test_strips_by_name),
-        T(test_quota),    T(test_many_containers),  T(test_hostile),        T(test_many_grants),
+        T(test_order),          T(test_content_type),
+        T(test_null_amount),    T(test_full_annotations),
+        T(test_scheduler_name), T(test_left_alone),
+        T(test_versions),       T(test_other_operations),
+        T(test_strips_grants),  T(test_strips_by_name),
+        T(test_quota),          T(test_many_containers),
+        T(test_hostile),        T(test_many_grants),
     };
 
     return cmocka_run_group_tests_name("control_admit", tests, NULL, NULL);

@@ -45,6 +45,9 @@ static void plain_integers(void **state)
     want_int("1e3", 1000);
     want_int("1E3", 1000);
     want_int("1e+3", 1000);
+    want_int("1.024k", 1024); /* resource.MustParse("1.024k").AsInt64() is 1024, true */
+    want_int("1.5G", INT64_C(1500000000));
+    want_int("1.5e1", 15);
     want_int("1E", INT64_C(1000000000000000000));
     want_int("2147483648", INT64_C(2147483648));
     want_int("999999999999999999", INT64_C(999999999999999999));
@@ -59,6 +62,7 @@ static void no_plain_integers(void **state)
     want_no_int("1.5", -EDOM);
     want_no_int("1.0", -EDOM);
     want_no_int("16.0Gi", -EDOM);
+    want_no_int("1.0245k", -EDOM);
     want_no_int("1e-1", -EDOM);
     want_no_int("1Pi", -EDOM);
     want_no_int("1000000000000000000", -EDOM); /* 19 digits */
