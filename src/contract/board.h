@@ -30,8 +30,8 @@ struct gs_board_slice {
     uint32_t flags;     /**< GS_BOARD_* */
     uint64_t refund_ns; /**< cumulative: of the card time the slice's processes found themselves
                            busy, so much was in truth the neighbours' turn */
-    uint32_t others;    /**< processes of other slices, or of none, that have asked for the card
-                           lately:    so many take turns with this one; 0: nobody counted them */
+    uint32_t others;    /**< processes of other slices, or of none, that asked for the card lately:
+                           so many take turns with this one; 0: nobody counted them */
     uint32_t reserved0;
     uint64_t reserved[2];
 };
