@@ -4,8 +4,9 @@ A cell of the grid is one slice: a share, a kernel length, a way of launching, a
 of its own; the card is asked every 50 ms how much of its time the slice has had (bench/limiter_judge.py says what
 becomes of that). What is expected is the share, or what the same program reaches without a hook where that is less:
 programs that wait after each short kernel cannot fill a card, and how far they get depends on the machine at that
-moment, so that a twin without a hook runs beside such a cell, on a card of its own.
-Cells sleep most of the time and run side by side. Costs are measured afterwards, alone, in interleaved pairs.
+moment, so that a twin without a hook runs beside such a cell, on a card of its own. Where a twin would itself take the
+processors that the cell needs (20 us and a wait), it runs before and after instead, and nothing runs beside the cell.
+Other cells sleep most of the time and run side by side. Costs are measured afterwards, alone, in interleaved pairs.
 
   settled  a slice is settled from the first sample on from which every 1 s window that begins within the next second
            is within the bound of its kind: 3 points for kernels up to 1 ms, else one kernel's length and 1 point.
@@ -48,7 +49,7 @@ SHORT = [
     ("bursty", 10, "sync", 1), ("bursty", 30, "stream", 4), ("bursty", 50, "stream", 1), ("bursty", 70, "graph", 2),
     ("bursty", 90, "graph", 1),
 ]
-CELL_S, LONG_KERNELS = 11.8, 25
+CELL_S, LONG_KERNELS, BARE_S = 11.8, 25, 4
 
 
 def say(text):
@@ -78,8 +79,12 @@ def client_options(kernel, mode, processes, seconds):
     return ["--kernels", names, "--mode", mode, "--processes", str(processes), "--seconds", str(seconds), *extra]
 
 
+def fills_processors(kernel, mode):
+    return kernel == "20us" and mode == "sync"
+
+
 def has_twin(kernel, mode):
-    return kernel == "bursty" or (mode == "sync" and kernel in ("20us", "1ms"))
+    return kernel == "bursty" or (kernel == "1ms" and mode == "sync")
 
 
 def sampled(cards, options, held):
@@ -94,29 +99,48 @@ def sampled(cards, options, held):
     return watch, judge.begin(watch.curve("cell"))
 
 
-def run_cell(kernel, share, mode, processes):
-    _, longest, _ = KERNELS[kernel]
-    seconds = (LONG_KERNELS + processes) * 100 / share + 2 if longest >= 1 else CELL_S
+def bare_share(kernel, mode, processes):
+    """What the program reaches without a hook, on a card of its own."""
+    with Cards() as cards:
+        watch, start = sampled(cards, client_options(kernel, mode, processes, BARE_S + 2), None)
+        watch.until_time(start + 0.5 + BARE_S, BARE_S + 30)
+        return judge.windows(watch.curve("cell"), start + 0.5, BARE_S - 0.1)[0][1]
+
+
+def held_beside_twin(kernel, share, mode, processes, seconds):
+    """(curve of the cell, its beginning, curve of its twin or None)."""
     options = client_options(kernel, mode, processes, seconds + 4)
-    out = {"kernel": kernel, "share_pct": share, "mode": mode, "processes": processes}
-    twin = None
     with Cards() as cards, Cards() as others:
-        if has_twin(kernel, mode):
-            twin = sampled(others, options, None)
+        twin = sampled(others, options, None)[0] if has_twin(kernel, mode) else None
         watch, start = sampled(cards, options, ["--cores", str(share)])
         watch.until_time(start + seconds, seconds + 30)
         curve = watch.curve("cell")
         if twin:
-            twin[0].until_used_at("cell", curve[-1][0], 30)
-            twin = twin[0].curve("cell")
+            twin.until_used_at("cell", curve[-1][0], 30)
+            twin = twin.curve("cell")
+    return curve, start, twin
+
+
+def run_cell(kernel, share, mode, processes):
+    _, longest, _ = KERNELS[kernel]
+    alone = fills_processors(kernel, mode)
+    seconds = (LONG_KERNELS + processes) * 100 / share + 2 if longest >= 1 else CELL_S
+    out = {"kernel": kernel, "share_pct": share, "mode": mode, "processes": processes}
+    bare = [bare_share(kernel, mode, processes)] if alone else []
+    curve, start, twin = held_beside_twin(kernel, share, mode, processes, seconds)
+    if alone:
+        bare.append(bare_share(kernel, mode, processes))
     if twin:
-        out["bare_share"] = judge.windows(twin, start + 0.5, 10.0)[0][1]
+        bare = [judge.windows(twin, start + 0.5, 10.0)[0][1]]
+    if bare:
+        out["bare_share"] = statistics.mean(bare)
     if longest >= 1:
         error, settled = judge.long_kernels(curve, start, longest, share / 100)
         out |= {"error_20_kernels_points": error, "settled_kernel": settled or 1e6,
                 "holds": error <= 1 and settled is not None and settled <= 3}
     else:
-        out |= judge.case(curve, judge.expected(share / 100, twin), longest)
+        target = judge.expected(min([share / 100, *bare]) if alone else share / 100, twin)
+        out |= judge.case(curve, target, longest)
         out["holds"] = (out["error_10s_points"] <= 1 and out["settle_ms"] <= 500 and
                         out["p95_error_1s_points"] <= out["bound_1s_points"])
     return {k: round(v, 4) if isinstance(v, float) else v for k, v in out.items()}, curve
@@ -139,8 +163,10 @@ def in_parallel(jobs, seats):
 
 def grid(cells, seats, raw):
     def weight(kernel, mode, processes):
+        if fills_processors(kernel, mode):
+            return seats
         if kernel == "20us":
-            return min(seats, 3 * max(2 if mode == "sync" else 1, processes // 2))
+            return min(seats, 3 * max(1, processes // 2))
         return 2 if has_twin(kernel, mode) else 1
 
     say(f"{len(cells)} cells")
