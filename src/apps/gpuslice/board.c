@@ -18,10 +18,8 @@
 #include "apps/gpuslice/book.h"
 #include "apps/gpuslice/home.h"
 #include "apps/gpuslice/plan.h"
-#include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "contract/env.h"
 #include "monitor/board.h"
 #include "node/probe.h"
 
@@ -100,11 +98,7 @@ static bool is_live(int dir_fd)
 
 static void offer(struct gs_board_thread *t, int dir_fd)
 {
-    GS_CLEANUP(gs_buf_fini) struct gs_buf buf = {0};
-    uint32_t line;
-
-    if (gs_file_read(dir_fd, GS_QUOTA_FILE, GS_QUOTA_MAX_BYTES, &buf) != 0 ||
-        gs_quota_parse(gs_buf_str(&buf), &t->quota, &line) != 0 || !is_live(dir_fd))
+    if (gs_book_limits(dir_fd, &t->quota) < 0 || !is_live(dir_fd))
         return;
     for (uint32_t i = 0; i < t->quota.n_devices; i++) {
         const struct gs_quota_device *d = &t->quota.device[i];

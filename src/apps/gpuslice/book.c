@@ -9,8 +9,11 @@
 #include <unistd.h>
 
 #include "apps/gpuslice/slice.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "contract/env.h"
+#include "contract/quota.h"
 #include "core/size.h"
 
 static int open_ledger(int dir_fd, const char *name, struct gs_err *err)
@@ -173,6 +176,46 @@ const struct gs_book_device *gs_book_find_device(const struct gs_book *book, con
         if (strcmp(book->device[i].uuid, uuid) == 0)
             return &book->device[i];
     return NULL;
+}
+
+static int limits_of_file(int dir_fd, struct gs_quota *ret)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf buf = {0};
+    uint32_t line;
+    int rc = gs_file_read(dir_fd, GS_QUOTA_FILE, GS_QUOTA_MAX_BYTES, &buf);
+
+    return rc == 0 ? gs_quota_parse(gs_buf_str(&buf), ret, &line) : rc;
+}
+
+static int limits_of_ledger(int dir_fd, struct gs_quota *ret)
+{
+    GS_CLEANUP(free_snapshot) struct gs_ledger_snapshot *snapshot = NULL;
+    GS_CLEANUP(gs_file_close) int fd = open_ledger(dir_fd, GS_SLICE_LEDGER, NULL);
+    int rc = fd < 0 ? fd : read_snapshot(fd, &snapshot, NULL);
+
+    if (rc != 0 || !snapshot)
+        return rc;
+    ret->n_devices = snapshot->n_devices;
+    for (uint32_t i = 0; i < snapshot->n_devices; i++) {
+        const struct gs_ledger_books *from = &snapshot->device[i];
+        struct gs_quota_device *d = &ret->device[i];
+
+        memcpy(d->uuid, from->uuid, sizeof(d->uuid));
+        d->limit_bytes = from->limit_bytes;
+        d->core_pct = from->core_pct;
+        d->policy = from->policy;
+    }
+    return 1;
+}
+
+int gs_book_limits(int dir_fd, struct gs_quota *ret)
+{
+    int rc = limits_of_file(dir_fd, ret);
+
+    if (rc == 0)
+        return 0;
+    memset(ret, 0, sizeof(*ret)); /* a failed parse leaves anything there */
+    return limits_of_ledger(dir_fd, ret);
 }
 
 bool gs_book_has_live(int dir_fd)

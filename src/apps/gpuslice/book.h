@@ -10,6 +10,7 @@
 #include "core/cleanup.h"
 
 struct gs_err;
+struct gs_quota;
 
 struct gs_book_device {
     char uuid[96];
@@ -56,6 +57,12 @@ const struct gs_book_process *gs_book_find(const struct gs_book *book, uint32_t 
 /** Of the process at `process` on the card at `device`, by their places in the book. */
 const struct gs_book_wait *gs_book_wait(const struct gs_book *book, size_t process, size_t device);
 const struct gs_book_device *gs_book_find_device(const struct gs_book *book, const char *uuid);
+
+/** The limits of the slice with this folder: what its quota file says or, where that is spoiled,
+ * what its ledger does, for that is what its programs are held to still.
+ *  Returns  0; 1 by the ledger (priority and oversubscription are not in it); negative errno:
+ *           neither can be read, *ret is zero. */
+GS_WUR int gs_book_limits(int dir_fd, struct gs_quota *ret);
 
 /** True where a live process owns a slot; also where reading fails for want of memory or the like.
  */

@@ -52,7 +52,7 @@ void gs_promise_read(const struct gs_card *card, const struct gs_slices *slices,
     for (size_t i = 0; i < slices->n; i++) {
         const struct gs_slice *s = slices->p[i];
 
-        if (s == except || (s->state != GS_SLICE_RUNNING && s->state != GS_SLICE_ORPHAN))
+        if (s == except || s->state == GS_SLICE_DEAD)
             continue;
         for (uint32_t k = 0; k < s->quota.n_devices; k++) {
             if (strcmp(s->quota.device[k].uuid, card->uuid) != 0)

@@ -112,19 +112,6 @@ static void read_members(struct gs_slice *slice)
         (void)closedir(dir); /* read only */
 }
 
-static int read_quota(struct gs_slice *slice)
-{
-    GS_CLEANUP(gs_buf_fini) struct gs_buf buf = {0};
-    uint32_t line;
-    int rc = gs_file_read(slice->dir_fd, GS_QUOTA_FILE, GS_QUOTA_MAX_BYTES, &buf);
-
-    if (rc == 0)
-        rc = gs_quota_parse(gs_buf_str(&buf), &slice->quota, &line);
-    if (rc != 0)
-        memset(&slice->quota, 0, sizeof(slice->quota)); /* a failed parse leaves anything there */
-    return rc;
-}
-
 bool gs_slice_is_held(int dir_fd)
 {
     GS_CLEANUP(gs_file_close)
@@ -154,7 +141,7 @@ int gs_slice_load(struct gs_slice *slice, int base_fd, const struct gs_proc_tabl
     if (fd < 0)
         return fd;
     slice->dir_fd = fd;
-    rc = read_quota(slice);
+    rc = gs_book_limits(slice->dir_fd, &slice->quota);
     if (rc == 0)
         rc = read_owner(slice);
     read_members(slice);
@@ -246,6 +233,20 @@ static int take_room(struct gs_slice *slice, struct gs_err *err)
     return 0;
 }
 
+/* What lies there may be no slice, and then `gpuslice ls` does not tell of it. */
+static int name_is_not_free(const struct gs_slice *slice, int base_fd, int rc, struct gs_err *err)
+{
+    GS_CLEANUP(gs_file_close) int fd = -1;
+
+    if (rc != -EEXIST)
+        return gs_err_set(err, rc, "name slice '%s': %s", slice->name, strerror(-rc));
+    fd = gs_file_open_private(base_fd, slice->name, slice->uid, err);
+    if (fd < 0)
+        return gs_err_wrap(err, rc, "the name '%s' is taken in %s by what is no slice", slice->name,
+                           slice->base);
+    return gs_err_set(err, rc, "a slice named '%s' exists", slice->name);
+}
+
 /* A slice appears complete or not at all: it is made under a hidden name and renamed. */
 static int build_and_rename(struct gs_slice *slice, int base_fd, const char *hidden,
                             struct gs_err *err)
@@ -266,9 +267,7 @@ static int build_and_rename(struct gs_slice *slice, int base_fd, const char *hid
         if (rc != 0)
             return gs_err_set(err, rc, "lock slice '%s': %s", slice->name, strerror(-rc));
         if (renameat2(base_fd, hidden, base_fd, slice->name, RENAME_NOREPLACE) != 0)
-            rc = gs_err_set(err, -errno,
-                            errno == EEXIST ? "a slice named '%s' exists" : "name slice '%s'",
-                            slice->name);
+            rc = name_is_not_free(slice, base_fd, -errno, err);
     }
     return rc;
 }

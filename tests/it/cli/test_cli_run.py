@@ -264,6 +264,35 @@ def test_damaged_slices_do_not_stop_the_others(cli):
     assert cli.names() == []
 
 
+HOLDS_A_CONTEXT = ("import ctypes,sys\nc=ctypes.CDLL('libcuda.so.1')\nx=ctypes.c_void_p()\nassert c.cuInit(0)==0\n"
+                   "assert c.cuDevicePrimaryCtxRetain(ctypes.byref(x),0)==0\nprint('on',flush=True)\nsys.stdin.read()\n")
+
+
+def test_a_spoiled_quota_frees_no_promise(cli):
+    """Its programs are held to what the ledger says, and so is what is promised."""
+    p = subprocess.Popen([str(cli.exe), "run", "--cores", "70", "--memory", "64Mi", "--name", "spoilt", "--",
+                          sys.executable, "-c", HOLDS_A_CONTEXT],
+                         env=cli.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    cli.started.append(p)
+    assert read_line(p.stdout) == "on"
+    (cli.runtime / "gpuslice" / "spoilt" / "quota").write_bytes(b"\0" * 100)
+    assert cli.slice("spoilt")["state"] == "damaged"
+    out = cli("run", "--cores", "40", "true")
+    assert out.returncode == 125 and "'spoilt' 70 %" in out.stderr
+    assert cli("run", "--cores", "30", "true").returncode == 0
+    assert end(p) == 0
+
+
+def test_a_name_taken_by_no_slice_is_told(cli):
+    p = cli.start("--memory", "1Gi", "--name", "open")
+    (cli.runtime / "gpuslice" / "open").chmod(0o755)
+    out = cli("run", "--memory", "1Gi", "--name", "open", "true")
+    assert out.returncode == 125 and "no slice" in out.stderr and "chmod 700" in out.stderr
+    (cli.runtime / "gpuslice" / "open").chmod(0o700)
+    assert "exists" in cli("run", "--memory", "1Gi", "--name", "open", "true").stderr
+    assert end(p) == 0
+
+
 def test_no_driver_is_one_line_with_a_way_out(cli, tmp_path):
     env = {**cli.env, "LD_LIBRARY_PATH": str(tmp_path)}
     out = cli("run", "--memory", "1Gi", "true", env=env)
