@@ -22,11 +22,24 @@ if [ ! -f "$build/build.ninja" ]; then
 fi
 for t in "${targets[@]}"; do
     [ -f "fuzz/$t.c" ] || die "no fuzz target '$t'"
-    say "fuzz $t, $seconds s"
-    ninja -C "$build" "fuzz/$t" >&2
-    mkdir -p "$out/corpus-$t"
-    seeds=()
-    [ ! -d "fuzz/corpus/$t" ] || seeds=("fuzz/corpus/$t")
-    "$build/fuzz/$t" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -artifact_prefix="$out/" \
-        "$out/corpus-$t" "${seeds[@]}" >&2
 done
+ninja -C "$build" "${targets[@]/#/fuzz/}" >&2
+
+# fuzz TARGET: what it found is at the end of its log.
+fuzz() {
+    local log="$out/$1.log" seeds=()
+    mkdir -p "$out/corpus-$1"
+    [ ! -d "fuzz/corpus/$1" ] || seeds=("fuzz/corpus/$1")
+    if "$build/fuzz/$1" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -artifact_prefix="$out/" \
+        "$out/corpus-$1" "${seeds[@]}" >"$log" 2>&1; then
+        echo "fuzz $1: clean, $(tail -n 1 "$log")" >&2
+    else
+        tail -n 60 "$log" >&2
+        echo "fuzz $1: FAILED ($log)" >&2
+        return 1
+    fi
+}
+export -f fuzz
+export build out seconds
+say "fuzz ${#targets[@]} targets, $seconds s each"
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'fuzz "$1"' - {}

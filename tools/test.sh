@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$GS_ROOT"
 . tools/lib.sh
 
-default=(lint unit model abi interpose it net limiter cli clients crash sanitize)
+default=(lint unit model abi interpose it net limiter cli clients crash sanitize fuzz)
 [ $# -gt 0 ] || set -- "${default[@]}"
 reports="$PWD/build/reports"
 rm -rf "$reports"
@@ -87,6 +87,14 @@ suite_sanitize() {
         tools/build.sh $kind unit
         run_meson "$kind" unit "build/$kind"
     done
+}
+# One test a target: it ran so long and found nothing.
+suite_fuzz() {
+    local rc=0 log="$reports/fuzz.txt"
+    tools/fuzz.sh --seconds 20 2>"$log" || rc=$?
+    [ $rc -eq 0 ] || grep -B 60 '^fuzz .*: FAILED' "$log" >&2 || tail -n 40 "$log" >&2
+    grep '^fuzz .*: clean' "$log" >&2 || true
+    tally fuzz "$(grep -c '^fuzz .*: clean' "$log" || true)" "$(grep -c '^fuzz .*: FAILED' "$log" || true)" 0 "$rc"
 }
 suite_frameworks() {
     tools/deps.sh frameworks
