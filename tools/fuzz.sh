@@ -30,7 +30,7 @@ fuzz() {
     local log="$out/$1.log" seeds=()
     mkdir -p "$out/corpus-$1"
     [ ! -d "fuzz/corpus/$1" ] || seeds=("fuzz/corpus/$1")
-    if "$build/fuzz/$1" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -artifact_prefix="$out/" \
+    if "$build/fuzz/$1" -max_total_time="$seconds" -timeout=15 -rss_limit_mb=2048 -artifact_prefix="$out/" \
         "$out/corpus-$1" "${seeds[@]}" >"$log" 2>&1; then
         echo "fuzz $1: clean, $(tail -n 1 "$log")" >&2
     else
