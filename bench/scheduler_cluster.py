@@ -15,7 +15,9 @@ sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from kit import agent, daemon, objects, procs  # noqa: E402
 from kit.cluster import ADMIN, Cluster  # noqa: E402
 
-NODES, CARDS, ROUNDS, WAITING = 100, 8, 3, 2000
+NODES, CARDS, ROUNDS = 100, 8, 3
+TAKEOVERS = {"0": (0, False), "2000 refused": (2000, True), "500 new": (500, False)}
+REFUSED = {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}
 BOUND, FAILED = (f'gpuslice_scheduler_answers_total{{call="bind",outcome="{word}"' for word in ("bound", "refused"))
 SLICE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000, "nvidia.com/gpucores": 1}
 
@@ -75,16 +77,18 @@ def on(cluster: Cluster, folder: pathlib.Path, pods: int) -> dict:
     with_release(cluster, folder, "bench", writers, lambda _: own_nodes(api, pods, result))
     with_release(cluster, folder, "choice", {**writers, "scheduler": {"nodeChoice": "scheduler"}},
                  lambda release: node_choice(release, names, pods, result))
-    result["takeover"] = {str(n): takeover(cluster, folder, n) for n in (0, WAITING)}
+    result["takeover"] = {name: takeover(cluster, folder, *of) for name, of in TAKEOVERS.items()}
     return result
 
 
-def takeover(cluster: Cluster, folder: pathlib.Path, waiting: int) -> dict:
-    """What it costs a daemon to begin to lead where so many pods wait: each is written to once (docs/adr/0010). Until
-    it leads a bind is not answered."""
+def takeover(cluster: Cluster, folder: pathlib.Path, waiting: int, refused: bool) -> dict:
+    """What it costs a daemon to begin to lead where so many pods wait: each that may be being bound is written to once
+    (docs/adr/0010), those that a kube-scheduler has refused are not. Until it leads a bind is not answered."""
     api, name, server = cluster.api(), f"lead{waiting}", cluster.procs["kube-apiserver"]
     namespace = objects.create_namespace(api, name)
     api.create_all(objects.PODS.format(namespace), [objects.pod(f"w{i}", SLICE, scheduler="nobody") for i in range(waiting)])
+    if refused:
+        api.patch_all([f"{objects.PODS.format(namespace)}/w{i}/status" for i in range(waiting)], REFUSED)
     release = daemon.Release(cluster, folder, "gpuslice-system", name).install()
     try:
         used, began = server.cpu_seconds(), time.monotonic()
@@ -98,7 +102,7 @@ def takeover(cluster: Cluster, folder: pathlib.Path, waiting: int) -> dict:
     finally:
         release.remove()
         api.delete_all([f"{objects.PODS.format(namespace)}/w{i}" for i in range(waiting)])
-    say(f"  begins to lead, {waiting} pods wait: {took}")
+    say(f"  begins to lead, {waiting} {'refused' if refused else 'new'} pods wait: {took}")
     return took
 
 

@@ -29,5 +29,7 @@
 #define GS_NAME_ROOM_SEEN "gpuslice.io/room-seen"
 
 /** pod: "<who>.<number>", never the same twice. Written to a waiting pod so that a Binding sent for
- *  it before, which the API server may still have, is refused. */
-#define GS_NAME_FENCE "gpuslice.io/fence"
+ *  it before, which the API server may still have, is refused. With GS_NAME_FENCE_OPEN at its end
+ *  one may be sent for the pod as it is then: control/fence.h. */
+#define GS_NAME_FENCE      "gpuslice.io/fence"
+#define GS_NAME_FENCE_OPEN "+"

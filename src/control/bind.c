@@ -200,6 +200,9 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
     if (pod.meta.resource_version.n == 0 ||
         gs_str_to_field(pod.meta.resource_version, op->version, sizeof(op->version)) < 0)
         return gs_err_set(err, -EBADMSG, "pod without a resourceVersion");
+    op->is_read = true;
+    op->is_closed = placed.is_closed;
+    op->is_proven = false;
     rc = check_decision(b, &op->what, err);
     if (rc < 0)
         return rc;
@@ -220,16 +223,23 @@ static int decide(struct gs_bind_op *op, struct yyjson_val *root, struct gs_err 
     return rc;
 }
 
+bool gs_bind_take(struct gs_bind_op *op, struct yyjson_val *root)
+{
+    struct gs_err err = {0};
+    int rc = decide(op, root, &err);
+
+    if (rc < 0)
+        gs_bind_fail(op, err.text[0] != '\0' ? err.text : "the pod could not be read");
+    return rc == 0;
+}
+
 static void on_pod(void *arg, const struct gs_kube_result *result)
 {
     struct gs_bind_op *op = arg;
-    struct gs_err err = {0};
 
     if (result->rc < 0)
         gs_bind_fail(op, result->rc == -ENOENT ? "pod not found" : "the pod could not be read");
-    else if (decide(op, result->root, &err) < 0)
-        gs_bind_fail(op, err.text[0] != '\0' ? err.text : "the pod could not be read");
-    else
+    else if (gs_bind_take(op, result->root))
         gs_bind_lock(op);
 }
 
@@ -286,7 +296,7 @@ void gs_binder_go(struct gs_binder *b)
 /* One bind per pod: kube-scheduler gave the first up (its call timed out) and decided anew. */
 static int supersede(struct gs_bind_op *old, struct gs_err *err)
 {
-    if (old->step == GS_BIND_POSTING || old->step == GS_BIND_LOOKING)
+    if (old->step >= GS_BIND_OPENING && old->step <= GS_BIND_LOOKING)
         return gs_err_set(err, -EBUSY, "a bind of this pod is being written");
     (void)gs_map_remove(&old->binder->by_uid,
                         old->what.uid); /* the reservation is not its any more */

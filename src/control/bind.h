@@ -4,7 +4,9 @@
  * other, in the order they came, and go on as soon as the lock is seen free.
  *
  * The Binding names the pod's resourceVersion: it fails where the pod has changed since, and is
- * then written anew for the pod as it is. While a Binding is on its way, and until it is known how
+ * then written anew for the pod as it is. A pod that is closed (control/fence.h) is opened first;
+ * and where the version is not the one that the filter was asked with, the API server is asked who
+ * leads after it was read. While a Binding is on its way, and until it is known how
  * it ended, the reservation is pinned: the cards stay taken whatever else is asked about the pod.
  * Where the answer is lost the pod is read, and where it has no node it is written to
  * (control/fence.h), so that the Binding cannot come to pass any more.
@@ -34,6 +36,10 @@ struct gs_binder_opt {
     struct gs_fence *fence;              /**< outlives the binder */
     /** Asked when a bind comes and right before its write. NULL: always yes. */
     enum gs_leader_state (*leads)(void *arg);
+    /** The request that asks the server who leads, and whether its answer says that we did. NULL,
+     *  or `ask` says false: nobody else could. */
+    bool (*ask)(void *arg, struct gs_kube_req *ret);
+    bool (*proves)(void *arg, const struct gs_kube_result *result);
     /** Annotations more to write for this pod on this node (a signature). NULL: none. 0 or
      *  negative. */
     int (*seal)(void *arg, const struct gs_extender_binding *binding, struct gs_arena *arena,

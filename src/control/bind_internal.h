@@ -42,6 +42,8 @@ enum gs_bind_step {
     GS_BIND_QUEUED,  /**< for the node's lock */
     GS_BIND_LOCKING, /**< first in the queue: trying */
     GS_BIND_WAITING, /**< first in the queue: somebody else has the lock */
+    GS_BIND_OPENING, /**< the pod is written to */
+    GS_BIND_PROVING, /**< the server is asked who leads */
     GS_BIND_POSTING,
     GS_BIND_LOOKING, /**< was it bound? */
     GS_BIND_ENDING,  /**< locks go back, if any; the caller is told */
@@ -65,6 +67,9 @@ struct gs_bind_op {
     bool is_certain;   /**< no Binding sent for it so far can come to pass any more */
     unsigned n_posts;
     char version[24];      /**< of the pod, in the Binding */
+    bool is_read;          /**< by us; else it is the one that the filter was asked with */
+    bool is_closed;        /**< no Binding may name it */
+    bool is_proven;        /**< we led after it was read */
     bool keeps_decision;   /**< also when it fails: the watch will tell how it ended */
     uint32_t wants, holds; /**< locks, by bit */
     uint32_t trying;       /**< the lock it tries for, or waits for */
@@ -118,3 +123,6 @@ const char *gs_bind_no_node(struct gs_bind_op *op);
 
 /** Write the Binding. */
 void gs_bind_post(struct gs_bind_op *op);
+/** Take the pod as it is now, in `root`, and decide where nothing is decided. False: it is not to
+ * be bound, and the op has failed. */
+bool gs_bind_take(struct gs_bind_op *op, struct yyjson_val *root);

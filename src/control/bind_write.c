@@ -6,7 +6,6 @@
 #include <yyjson.h>
 
 #include "base/log.h"
-#include "contract/annotations.h"
 #include "contract/names.h"
 #include "control/bind_internal.h"
 #include "control/fence.h"
@@ -142,41 +141,16 @@ static void lose(struct gs_bind_op *op, const char *text)
     gs_bind_fail(op, text);
 }
 
-static void post_again(struct gs_bind_op *op, struct gs_str version);
-
-/* Somebody else led after us, and has seen this pod without a node? */
-static bool is_fenced_off(const struct gs_bind_op *op, yyjson_val *meta)
-{
-    struct gs_str text = text_of(yyjson_obj_get(meta, "annotations"), GS_NAME_FENCE);
-
-    return text.n > 0 && gs_fence_is_others(op->binder->opt.fence, text);
-}
-
-/* The pod may have got more annotations since its grant was decided. */
-static bool has_room(const struct gs_bind_op *op, yyjson_val *meta)
-{
-    size_t n = gs_pod_grant_room(&op->annotations), i, max;
-    yyjson_val *key, *value;
-
-    yyjson_obj_foreach(yyjson_obj_get(meta, "annotations"), i, max, key, value)
-    {
-        n += gs_kube_json_text(key).n + gs_kube_json_text(value).n;
-    }
-    return op->is_plain || n <= GS_ANNOTATIONS_MAX;
-}
-
 /* It has no node, and is not as our Bindings name it: none of them can come to pass. */
-static void on_unbound(struct gs_bind_op *op, yyjson_val *meta)
+static void on_unbound(struct gs_bind_op *op, yyjson_val *root)
 {
-    bool is_ending = yyjson_is_str(yyjson_obj_get(meta, "deletionTimestamp"));
-
     op->is_certain = true;
-    if (!has_room(op, meta))
-        gs_bind_fail(op, "the pod's annotations leave no room for its grant");
-    else if (op->is_refused && op->n_posts < POSTS_MAX && !is_ending && !is_fenced_off(op, meta))
-        post_again(op, text_of(meta, "resourceVersion"));
-    else
+    if (!op->is_refused || op->n_posts == POSTS_MAX) {
         gs_bind_fail(op, "the API server did not take the Binding");
+    } else if (gs_bind_take(op, root)) {
+        op->binder->stats.rewritten++;
+        gs_bind_post(op);
+    }
 }
 
 static void on_bound(struct gs_bind_op *op, struct gs_str node)
@@ -211,7 +185,7 @@ static void on_look(void *arg, const struct gs_kube_result *result)
     } else if (node.n > 0) {
         on_bound(op, node);
     } else if (!gs_str_eq_c(text_of(meta, "resourceVersion"), op->version)) {
-        on_unbound(op, meta);
+        on_unbound(op, result->root);
     } else if (!op->cannot_fence) {
         fence(op);
     } else if (since >= 2 * (int64_t)deadline_of(op->binder)) {
@@ -221,12 +195,15 @@ static void on_look(void *arg, const struct gs_kube_result *result)
     }
 }
 
+/* Where it was refused, the next Binding names what this write makes of the pod. */
 static void fence(struct gs_bind_op *op)
 {
     op->is_fencing = true;
     if (gs_fence_write(op->binder->opt.fence,
-                       &(struct gs_fence_pod){op->what.ns, op->what.pod, op->what.uid},
-                       deadline_of(op->binder), on_look, op, &op->ticket) < 0)
+                       &(struct gs_fence_write){.pod = {op->what.ns, op->what.pod, op->what.uid},
+                                                .opens = op->is_refused && op->n_posts < POSTS_MAX,
+                                                .timeout_ms = deadline_of(op->binder)},
+                       on_look, op, &op->ticket) < 0)
         look_later(op);
 }
 
@@ -326,10 +303,6 @@ static void post(struct gs_bind_op *op)
     struct gs_books_reservation r;
     struct gs_err err = {0};
 
-    if (gs_bind_leads(b) != GS_LEADER_YES) {
-        gs_bind_fail(op, "another replica leads");
-        return;
-    }
     op->is_resent = !op->is_plain && !op->is_certain &&
                     gs_books_reserved(b->books, op->what.uid, &r) && r.is_sent;
     if (send_binding(op, &err) < 0) {
@@ -344,14 +317,61 @@ static void post(struct gs_bind_op *op)
     gs_books_pin(b->books, op->what.uid, true);
 }
 
-static void post_again(struct gs_bind_op *op, struct gs_str version)
+/* ---- may a Binding name it? ---- */
+
+static void on_opened(void *arg, const struct gs_kube_result *result)
 {
-    if (gs_str_to_field(version, op->version, sizeof(op->version)) < 0) {
-        gs_bind_fail(op, "the API server did not take the Binding");
+    struct gs_bind_op *op = arg;
+
+    if (result->rc == -ENOENT) {
+        gs_bind_fail(op, "pod not found");
+    } else if (result->rc < 0) {
+        gs_bind_fail(op, result->err->text);
+    } else if (gs_bind_take(op, result->root)) {
+        op->is_certain = true; /* it had no node when it changed */
+        if (op->is_closed)
+            gs_bind_fail(op, "the annotation " GS_NAME_FENCE " of the pod is taken away");
+        else
+            gs_bind_post(op);
+    }
+}
+
+static void open_pod(struct gs_bind_op *op)
+{
+    op->step = GS_BIND_OPENING;
+    if (gs_fence_write(op->binder->opt.fence,
+                       &(struct gs_fence_write){.pod = {op->what.ns, op->what.pod, op->what.uid},
+                                                .opens = true,
+                                                .timeout_ms = deadline_of(op->binder)},
+                       on_opened, op, &op->ticket) < 0)
+        gs_bind_fail(op, "no memory");
+}
+
+static void on_leader(void *arg, const struct gs_kube_result *result)
+{
+    struct gs_bind_op *op = arg;
+
+    op->is_proven = op->binder->opt.proves(op->binder->opt.arg, result);
+    if (op->is_proven)
+        gs_bind_post(op);
+    else
+        gs_bind_fail(op, result->rc < 0 ? result->err->text : "another replica leads");
+}
+
+static void prove(struct gs_bind_op *op)
+{
+    struct gs_binder *b = op->binder;
+    struct gs_kube_req req;
+
+    op->is_proven = b->opt.ask == NULL || !b->opt.ask(b->opt.arg, &req);
+    if (op->is_proven) {
+        gs_bind_post(op);
         return;
     }
-    op->binder->stats.rewritten++;
-    post(op);
+    op->step = GS_BIND_PROVING;
+    req.timeout_ms = deadline_of(b);
+    if (gs_kube_client_send(b->client, &req, on_leader, op, &op->ticket, NULL) < 0)
+        gs_bind_fail(op, "no memory");
 }
 
 void gs_bind_post(struct gs_bind_op *op)
@@ -366,11 +386,25 @@ void gs_bind_post(struct gs_bind_op *op)
         gs_bind_fail(op, "the decision is void meanwhile");
         return;
     }
-    if (!op->is_plain) {
-        if (r.version != 0)
-            (void)snprintf(op->version, sizeof(op->version), "%llu", (unsigned long long)r.version);
-        rc = collect(op, &r);
+    if (!op->is_plain && !op->is_read) {
+        (void)snprintf(op->version, sizeof(op->version), "%llu", (unsigned long long)r.version);
+        op->is_closed = r.is_closed;
+        op->is_proven = true;
     }
+    if (gs_bind_leads(b) != GS_LEADER_YES) {
+        gs_bind_fail(op, "another replica leads");
+        return;
+    }
+    if (!op->is_plain && op->is_closed) {
+        open_pod(op);
+        return;
+    }
+    if (!op->is_plain && !op->is_proven) {
+        prove(op);
+        return;
+    }
+    if (!op->is_plain)
+        rc = collect(op, &r);
     if (rc < 0 || op->version[0] == '\0') {
         gs_bind_fail(op, "the grant could not be written down");
         return;

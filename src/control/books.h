@@ -85,6 +85,7 @@ struct gs_books_reservation {
     struct gs_pairs annotations;
     int64_t until_ms;
     uint64_t version; /**< resourceVersion of the pod that was decided upon; 0: not known */
+    bool is_closed;   /**< no Binding may name that version: control/fence.h */
     bool is_sent;     /**< a Binding of it was sent: it was pinned, and not given up since */
 };
 /** A pod's reservation; false: none. The views are valid until the next change. */

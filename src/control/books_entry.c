@@ -274,6 +274,7 @@ static struct gs_books_pod_entry *make_entry(struct gs_books *books, const struc
     pod->ends_us = who->ends_us;
     pod->outlives_ms = who->outlives_ms;
     pod->version = who->version;
+    pod->is_closed = who->is_closed;
     return pod;
 }
 

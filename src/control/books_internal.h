@@ -69,6 +69,7 @@ struct gs_books_pod_entry {
     int64_t until_ms;            /**< end of the lease; of a leftover: 0 while its node names it */
     struct gs_pairs annotations; /**< of a reservation: what its Binding carries */
     uint64_t version;            /**< of a reservation: of the pod that was decided upon */
+    bool is_closed;              /**< that version */
     GS_LINK(struct gs_books_pod_entry) lease; /**< in the books' `leased`, if it may expire */
 };
 
@@ -181,6 +182,7 @@ struct gs_books_who {
     bool is_reservation, is_hold, is_leftover;
     int64_t until_ms, start_us, ends_us, outlives_ms;
     uint64_t version;
+    bool is_closed;
     const struct gs_pairs *annotations, *labels; /**< NULL: none */
 };
 /** Enter a pod, in place of what was known of it. 0 or -ENOMEM: then that stays. */

@@ -22,6 +22,7 @@ static int put_decision(struct gs_books *books, const struct gs_ask *ask,
     who.outlives_ms = ask->pod->outlives_ms;
     if (gs_size_parse_u64(ask->pod->version, &who.version) < 0)
         who.version = 0; /* not one that can be compared: not known */
+    who.is_closed = ask->pod->is_closed;
     gs_arena_reset(&books->scratch);
     tag = GS_ARENA_ARRAY(&books->scratch, books->policies->n, uint32_t);
     if (tag == NULL)
@@ -126,7 +127,7 @@ bool gs_books_reserved(const struct gs_books *books, struct gs_str uid,
         return false;
     *ret = (struct gs_books_reservation){pod->ns,          pod->name,     pod->node->node.name,
                                          pod->annotations, pod->until_ms, pod->version,
-                                         pod->is_sent};
+                                         pod->is_closed,   pod->is_sent};
     return true;
 }
 

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "contract/names.h"
+
 int gs_convert_pairs(const struct gs_kube_pairs *pairs, struct gs_arena *arena,
                      struct gs_pairs *ret)
 {
@@ -61,6 +63,29 @@ static bool is_running(const struct gs_kube_pod *pod)
     return false;
 }
 
+/* kube-scheduler writes this whenever it gives a pod up for now: it found no node, or the Binding
+ * failed. Pods that were gated carry it since they were made. Source: Kubernetes 1.36,
+ * pkg/scheduler/schedule_one.go, handleSchedulingFailure; pkg/api/pod,
+ * applySchedulingGatedCondition.
+ */
+static bool was_refused(const struct gs_kube_pod *pod)
+{
+    const struct gs_kube_condition *c =
+        gs_kube_condition_find(pod->condition, pod->n_conditions, GS_STR("PodScheduled"));
+
+    return c != NULL && gs_str_eq(c->status, GS_STR("False")) &&
+           !gs_str_eq(c->reason, GS_STR("SchedulingGated"));
+}
+
+bool gs_convert_is_closed(const struct gs_kube_pod *pod)
+{
+    const struct gs_str *text = gs_kube_pairs_find(&pod->meta.annotations, GS_STR(GS_NAME_FENCE));
+
+    if (text != NULL && text->n > 0)
+        return text->p[text->n - 1] != GS_NAME_FENCE_OPEN[0];
+    return was_refused(pod);
+}
+
 int gs_convert_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct gs_pod *ret)
 {
     int rc;
@@ -71,6 +96,7 @@ int gs_convert_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct
         .name = pod->meta.name,
         .uid = pod->meta.uid,
         .version = pod->meta.resource_version,
+        .is_closed = gs_convert_is_closed(pod),
         .outlives_ms = outlives_ms(pod),
         .node_name = pod->node_name,
         .scheduler_name = pod->scheduler_name,

@@ -35,7 +35,7 @@ enum state {
     STATE_REFUSED, /**< cannot be written to */
 };
 
-/** A pod that waits. One block with its text. */
+/** A pod that is open. One block with its text. */
 struct entry {
     struct gs_fence *fence;
     GS_LINK(struct entry) link; /**< in `queue` */
@@ -53,10 +53,10 @@ struct gs_fence {
     struct gs_books *books;
     struct gs_fence_opt opt;
     struct gs_arena arena; /**< of one pod */
-    struct gs_map waiting; /**< by UID */
+    struct gs_map open;    /**< by UID */
     GS_LIST(struct entry) queue;
     bool is_under_way;
-    bool misses_some; /**< pods that wait, for want of memory */
+    bool misses_some; /**< open pods, for want of memory */
     size_t left, in_flight;
     int64_t begun_ms;
     struct gs_loop_timer timer; /**< those that failed once more; then, the end of sure_ms */
@@ -77,37 +77,31 @@ static void rename_us(struct gs_fence *f)
                    (unsigned)gs_kube_client_jitter(f->client, UINT32_MAX));
 }
 
-bool gs_fence_is_others(const struct gs_fence *f, struct gs_str text)
-{
-    size_t n = strlen(f->who);
-
-    return text.n <= n || text.p[n] != '.' || memcmp(text.p, f->who, n) != 0;
-}
-
-int gs_fence_write(struct gs_fence *f, const struct gs_fence_pod *pod, uint32_t timeout_ms,
-                   gs_kube_fn *fn, void *arg, uint64_t *ret_ticket)
+int gs_fence_write(struct gs_fence *f, const struct gs_fence_write *what, gs_kube_fn *fn, void *arg,
+                   uint64_t *ret_ticket)
 {
     GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
     char value[WHO_MAX + 24];
     struct gs_kube_merge m;
     int rc;
 
-    (void)snprintf(value, sizeof(value), "%s.%llu", f->who, (unsigned long long)++f->number);
+    (void)snprintf(value, sizeof(value), "%s.%llu%s", f->who, (unsigned long long)++f->number,
+                   what->opens ? GS_NAME_FENCE_OPEN : "");
     gs_kube_merge_init(&m);
-    gs_kube_merge_uid(&m, pod->uid);
+    gs_kube_merge_uid(&m, what->pod.uid);
     gs_kube_merge_annotation(&m, GS_STR(GS_NAME_FENCE), gs_str_of(value));
     rc = gs_kube_merge_text(&m, &text);
     gs_kube_merge_fini(&m);
     if (rc < 0)
         return rc;
-    f->stats.written++;
+    *(what->opens ? &f->stats.opened : &f->stats.closed) += 1;
     return gs_kube_client_send(f->client,
                                &(struct gs_kube_req){.verb = GS_KUBE_MERGE,
                                                      .resource = &gs_kube_pods,
-                                                     .ns = pod->ns,
-                                                     .name = pod->name,
+                                                     .ns = what->pod.ns,
+                                                     .name = what->pod.name,
                                                      .body = gs_buf_str(&text),
-                                                     .timeout_ms = timeout_ms},
+                                                     .timeout_ms = what->timeout_ms},
                                fn, arg, ret_ticket, NULL);
 }
 
@@ -181,7 +175,7 @@ static void settle(struct entry *e)
 
 static void drop(struct entry *e)
 {
-    (void)gs_map_remove(&e->fence->waiting, e->pod.uid);
+    (void)gs_map_remove(&e->fence->open, e->pod.uid);
     settle(e);
     free(e);
 }
@@ -222,7 +216,7 @@ static void tell_failure(struct entry *e, const struct gs_kube_result *result)
     if (e->is_told_of)
         return;
     e->is_told_of = true;
-    GS_LOG_WARN("waiting pod not written to", GS_LOG_STR("namespace", e->pod.ns),
+    GS_LOG_WARN("waiting pod not fenced", GS_LOG_STR("namespace", e->pod.ns),
                 GS_LOG_STR("pod", e->pod.name), GS_LOG_ERR(result->err));
 }
 
@@ -257,7 +251,7 @@ static void wait_for_refused(struct gs_fence *f)
     struct entry *e;
     size_t pos = 0, refused = 0;
 
-    while ((e = gs_map_next(&f->waiting, &pos)) != NULL)
+    while ((e = gs_map_next(&f->open, &pos)) != NULL)
         refused += e->state == STATE_REFUSED;
     if (refused == 0)
         return;
@@ -265,7 +259,7 @@ static void wait_for_refused(struct gs_fence *f)
         gs_loop_timer_in(f->loop, &f->timer, (uint64_t)left_ms, on_timer, f);
         return;
     }
-    for (pos = 0; (e = gs_map_next(&f->waiting, &pos)) != NULL;)
+    for (pos = 0; (e = gs_map_next(&f->open, &pos)) != NULL;)
         if (e->state == STATE_REFUSED) {
             e->state = STATE_FREE;
             f->left--;
@@ -281,7 +275,8 @@ static void pump(struct gs_fence *f)
 
         GS_LIST_REMOVE(&f->queue, e, link);
         e->state = STATE_SENT;
-        if (gs_fence_write(f, &e->pod, 0, on_written, e, &e->ticket) < 0) {
+        if (gs_fence_write(f, &(struct gs_fence_write){.pod = e->pod}, on_written, e, &e->ticket) <
+            0) {
             again(e);
             return;
         }
@@ -293,8 +288,8 @@ static void pump(struct gs_fence *f)
 
 /* ---- what is seen ---- */
 
-/* Could somebody bind it to cards? Where it cannot be read, he who could read it might have. */
-static bool is_waiting(struct gs_fence *f, const struct gs_kube_pod *pod)
+/* Could somebody be binding it to cards? Where it cannot be read, he who could read it might. */
+static bool is_open(struct gs_fence *f, const struct gs_kube_pod *pod)
 {
     const struct gs_ask_flags flags = {f->opt.filter->device_policy, f->opt.filter->node_policy,
                                        NULL};
@@ -302,7 +297,8 @@ static bool is_waiting(struct gs_fence *f, const struct gs_kube_pod *pod)
     struct gs_ask ask;
 
     if (pod->node_name.n > 0 || pod->meta.deletion_us != GS_KUBE_NO_TIME || pod->n_gates > 0 ||
-        pod->phase == GS_KUBE_PHASE_SUCCEEDED || pod->phase == GS_KUBE_PHASE_FAILED)
+        pod->phase == GS_KUBE_PHASE_SUCCEEDED || pod->phase == GS_KUBE_PHASE_FAILED ||
+        gs_convert_is_closed(pod))
         return false;
     gs_arena_reset(&f->arena);
     if (gs_convert_pod(pod, &f->arena, &model) < 0)
@@ -326,7 +322,7 @@ static struct entry *add(struct gs_fence *f, const struct gs_kube_meta *meta)
     e->pod.ns = gs_str_keep(meta->ns, &at);
     e->pod.name = gs_str_keep(meta->name, &at);
     e->pod.uid = gs_str_keep(meta->uid, &at);
-    if (gs_map_set(&f->waiting, e->pod.uid, e) < 0) {
+    if (gs_map_set(&f->open, e->pod.uid, e) < 0) {
         free(e);
         return NULL;
     }
@@ -335,32 +331,24 @@ static struct entry *add(struct gs_fence *f, const struct gs_kube_meta *meta)
 
 void gs_fence_saw_pod(struct gs_fence *f, const struct gs_kube_pod *pod)
 {
-    struct entry *e = gs_map_find(&f->waiting, pod->meta.uid);
-    const struct gs_str *text;
+    struct entry *e = gs_map_find(&f->open, pod->meta.uid);
 
     if (pod->meta.uid.n == 0)
         return;
-    if (!is_waiting(f, pod)) {
+    if (!is_open(f, pod)) {
         if (e != NULL)
             drop(e);
-        return;
-    }
-    if (e == NULL) {
+    } else if (e == NULL) {
         f->misses_some |= add(f, &pod->meta) == NULL;
-        return;
+    } else if (e->state == STATE_TOLD && e->version != 0 &&
+               number_of(pod->meta.resource_version) >= e->version) {
+        settle(e); /* it was closed, and one who led before has opened it since: too late for him */
     }
-    /* By our mark; or by the version, where a write of another came over it: late, of one who led
-     * before. */
-    text = gs_kube_pairs_find(&pod->meta.annotations, GS_STR(GS_NAME_FENCE));
-    if ((text != NULL && !gs_fence_is_others(f, *text)) ||
-        (e->state == STATE_TOLD && e->version != 0 &&
-         number_of(pod->meta.resource_version) >= e->version))
-        settle(e);
 }
 
 void gs_fence_pod_gone(struct gs_fence *f, struct gs_str uid)
 {
-    struct entry *e = gs_map_find(&f->waiting, uid);
+    struct entry *e = gs_map_find(&f->open, uid);
 
     if (e != NULL)
         drop(e);
@@ -377,7 +365,7 @@ void gs_fence_stop(struct gs_fence *f)
     f->left = 0;
     gs_loop_timer_cancel(f->loop, &f->timer);
     gs_loop_task_cancel(f->loop, &f->task);
-    while ((e = gs_map_next(&f->waiting, &pos)) != NULL)
+    while ((e = gs_map_next(&f->open, &pos)) != NULL)
         rest(e);
 }
 
@@ -390,12 +378,12 @@ void gs_fence_begin(struct gs_fence *f)
     rename_us(f);
     f->is_under_way = true;
     f->begun_ms = gs_loop_now_ms(f->loop);
-    while ((e = gs_map_next(&f->waiting, &pos)) != NULL) {
+    while ((e = gs_map_next(&f->open, &pos)) != NULL) {
         push(e);
         f->left++;
     }
     if (f->left > 0)
-        GS_LOG_INFO("writing to pods that wait", GS_LOG_UINT("count", f->left));
+        GS_LOG_INFO("fencing pods that may be being bound", GS_LOG_UINT("count", f->left));
     else
         gs_loop_defer(f->loop, &f->task, on_done, f);
     pump(f);
@@ -425,9 +413,9 @@ struct gs_fence *gs_fence_free(struct gs_fence *f)
     if (f == NULL)
         return NULL;
     gs_fence_stop(f);
-    while ((e = gs_map_next(&f->waiting, &pos)) != NULL)
+    while ((e = gs_map_next(&f->open, &pos)) != NULL)
         free(e);
-    gs_map_fini(&f->waiting);
+    gs_map_fini(&f->open);
     gs_arena_fini(&f->arena);
     free(f);
     return NULL;
@@ -436,6 +424,6 @@ struct gs_fence *gs_fence_free(struct gs_fence *f)
 void gs_fence_stats(const struct gs_fence *f, struct gs_fence_stats *ret)
 {
     *ret = f->stats;
-    ret->waiting = f->waiting.n;
+    ret->open = f->open.n;
     ret->left = f->left;
 }

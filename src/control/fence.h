@@ -8,9 +8,17 @@
  * annotation GS_NAME_FENCE is written.
  *
  * Who begins to lead does not know what the one before has sent, nor does a process that was just
- * started. It writes to every pod that waits and asks for devices, and begins when the watch has
- * shown each of them written to, bound, or gone: then it knows of all that was given, and nothing
- * can be added by another. Pods that come later are nobody else's.
+ * started. But a pod says by itself whether a Binding may name it as it is: one that was never
+ * refused and never fenced is open, any other is closed until it is written to with
+ * GS_NAME_FENCE_OPEN. Nobody sends a Binding that names a closed version, so that those that wait
+ * for room, as many as they are, cost a new leader nothing. It writes to the open ones that ask for
+ * devices, and begins when the watch has shown each of them closed, bound, or gone: then it knows
+ * of all that was given, and nothing can be added by another. Pods that come later are nobody
+ * else's.
+ *
+ * Who opens a pod, or has read one, asks the API server who leads before it sends the Binding
+ * (control/bind.h): where the answer was still "you", whoever leads next lists the pod after that,
+ * as it was then or later, and closes it.
  *
  * Threads  the loop's. */
 
@@ -46,26 +54,27 @@ struct gs_fence *gs_fence_free(struct gs_fence *fence);
 void gs_fence_saw_pod(struct gs_fence *fence, const struct gs_kube_pod *pod);
 void gs_fence_pod_gone(struct gs_fence *fence, struct gs_str uid);
 
-/** Everything was listed: write to all that wait now. Replaces one under way. */
+/** Everything was listed: close all that are open now. Replaces one under way. */
 void gs_fence_begin(struct gs_fence *fence);
 /** Another leads. */
 void gs_fence_stop(struct gs_fence *fence);
 
-/** A pod to write to. */
+/** A write to one pod. */
 struct gs_fence_pod {
     struct gs_str ns, name, uid;
 };
-/** Write to one pod, if its UID is still this; the answer is the pod. 0 or negative, as
- *  gs_kube_client_send(). */
-GS_WUR int gs_fence_write(struct gs_fence *fence, const struct gs_fence_pod *pod,
-                          uint32_t timeout_ms, gs_kube_fn *fn, void *arg, uint64_t *ret_ticket);
-/** Is this text of the annotation by another process, or by this one before it began to lead? */
-bool gs_fence_is_others(const struct gs_fence *fence, struct gs_str text);
-
+struct gs_fence_write {
+    struct gs_fence_pod pod; /**< only while this is its UID */
+    bool opens;              /**< else it closes */
+    uint32_t timeout_ms;     /**< 0: the client's */
+};
+/** The answer is the pod. 0 or negative, as gs_kube_client_send(). */
+GS_WUR int gs_fence_write(struct gs_fence *fence, const struct gs_fence_write *what, gs_kube_fn *fn,
+                          void *arg, uint64_t *ret_ticket);
 struct gs_fence_stats {
-    uint64_t written; /**< to pods, so far */
-    uint64_t refused; /**< pods that could not be written to */
-    size_t waiting;   /**< pods that wait and ask for devices */
-    size_t left;      /**< of these: to be written to before this replica leads */
+    uint64_t closed, opened; /**< writes so far */
+    uint64_t refused;        /**< pods that could not be closed */
+    size_t open;             /**< pods that ask for devices and may be being bound */
+    size_t left;             /**< of these: to be closed before this replica leads */
 };
 void gs_fence_stats(const struct gs_fence *fence, struct gs_fence_stats *ret);

@@ -45,5 +45,12 @@ void gs_leader_relisted(struct gs_leader *leader);
 void gs_leader_fenced(struct gs_leader *leader);
 enum gs_leader_state gs_leader_state(const struct gs_leader *leader);
 
+/** The request that asks the API server itself, whose watch may be behind. False: there is nobody
+ *  to ask, this is the only replica. */
+bool gs_leader_ask(const struct gs_leader *leader, struct gs_kube_req *ret);
+/** Was this still the leader when the server answered? Then whoever leads after it lists everything
+ *  later than that. */
+bool gs_leader_proves(const struct gs_leader *leader, const struct gs_kube_result *result);
+
 /** Is this the identity of a kube-scheduler on that host? Pure. */
 bool gs_leader_is_on(struct gs_str holder, struct gs_str host);

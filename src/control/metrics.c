@@ -235,7 +235,10 @@ static void write_fence(const struct gs_metrics_from *from, struct gs_buf *buf)
     gs_fence_stats(from->fence, &s);
     one(buf, OWN "fence_writes_total", "counter",
         "Waiting pods written to, so that no Binding sent before can take effect.",
-        (double)s.written);
+        (double)s.closed);
+    one(buf, OWN "fence_opens_total", "counter",
+        "Pods that had been refused before, written to so that a Binding may be sent.",
+        (double)s.opened);
     one(buf, OWN "fence_refused_total", "counter", "Of these, those that were refused for good.",
         (double)s.refused);
     one(buf, OWN "fence_pods", "gauge", "Pods still to be written to before this replica leads.",

@@ -62,6 +62,7 @@ struct gs_pod {
     struct gs_arena *arena; /**< of what edits add; not owned */
     struct gs_str ns, name, uid;
     struct gs_str version; /**< resourceVersion; empty: not known */
+    bool is_closed;        /**< no Binding may name that version: control/fence.h */
     int64_t outlives_ms;   /**< deleted by force its containers may run on for so long */
     struct gs_str node_name, scheduler_name, runtime_class;
     struct gs_pairs annotations, labels;

@@ -1,14 +1,18 @@
 /* The control plane under fire, in virtual time: pods come, finish, are evicted and force-deleted;
  * filters that no bind follows; binds that fail, whose answers are lost, or that are carried out at
- * any time later; watches that lag and break; a daemon that dies and one that takes over. Books,
+ * any time later; watches that lag and break; a daemon that dies and one that takes over, and one
+ * that does not hear for a while that another has. Books,
  * filter, feed, binder, fence and the client of the API server are the real ones; kube-scheduler,
  * watch, network and API server are models (control_world.c).
  *
  * After every step: no card is over-granted, summed here from the grants in the store by code of
  * this file alone; no reservation outlives its lease. After each settling: books = store.
  *
- * usage: books_model [SEED [STEPS [choice|broken]]]; a failure prints the seed and the step.
- * `broken`: the API server does not look at the resourceVersion of a Binding: this is to fail. */
+ * usage: books_model [SEED [STEPS [choice|often|broken|closed|unproven]]]; a failure prints the
+ * seed and the step. `often`: the lead moves ten times as often. These are to fail: `broken`, the
+ * API server does not look at the resourceVersion of a Binding; `closed`, daemons send Bindings for
+ * pods that are closed (control/fence.h); `unproven`, they do not ask who leads before, and it
+ * moves often. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,8 +45,9 @@ struct replica {
     struct gs_books *books;
     struct gs_fence *fence;
     struct gs_binder *binder;
-    enum gs_leader_state leads;
-    struct gs_arena arena; /**< of one object */
+    enum gs_leader_state leads; /**< as it has heard */
+    int transitions;            /**< of the lease, when it began to lead */
+    struct gs_arena arena;      /**< of one object */
     struct event *queue;
     size_t n;
     bool is_broken;      /**< the watch: a new list is to come */
@@ -68,6 +73,8 @@ static struct gs_loop *loop;
 static struct replica replica[2];
 static int leader;
 static bool leaves_choice;   /* of the node, to kube-scheduler: cards are chosen at bind */
+static bool is_often;        /* the lead moves */
+static bool is_unproven;     /* who leads is not asked for */
 static long unsure_until_ms; /* some books began anew: they cannot know of ghosts */
 static struct {
     unsigned long filters, fits, binds, bound, relists, restarts, switches, leads, settles, repeats;
@@ -332,7 +339,7 @@ static void filter(struct pod *p)
     draw_conf();
     seen.version -= chance(10);
     gs_buf_adds(&body, "{\"Pod\":");
-    world_put_pod(&seen, (int)(p - world.pod), &body);
+    world_answer_pod(&seen, (int)(p - world.pod), &body);
     gs_buf_adds(&body, ",\"NodeNames\":[");
     for (int node = 0, first = (int)rnd(NODES); node < NODES; node++)
         gs_buf_addf(&body, "%s\"n%d\"", node > 0 ? "," : "", (first + node) % NODES);
@@ -349,6 +356,8 @@ static void filter(struct pod *p)
         p->chosen = atoi(yyjson_get_str(yyjson_arr_get(names, which)) + 1);
         count.fits++;
     }
+    if (p->chosen < 0)
+        world_refuse(p);
     yyjson_doc_free(doc);
     free(text);
     gs_buf_fini(&body);
@@ -367,6 +376,8 @@ static void on_told(void *arg, const char *error)
     p->is_binding = false;
     if (error[0] != '\0') {
         p->chosen = -1;
+        if (p->is_there)
+            world_refuse(p);
         return;
     }
     count.bound++;
@@ -420,6 +431,26 @@ static enum gs_leader_state leads(void *arg)
     return ((const struct replica *)arg)->leads;
 }
 
+static bool ask_who_leads(void *arg, struct gs_kube_req *ret)
+{
+    (void)arg;
+    *ret = (struct gs_kube_req){.verb = GS_KUBE_GET,
+                                .resource = &gs_kube_leases,
+                                .ns = GS_STR("ns"),
+                                .name = GS_STR("lease")};
+    return !is_unproven;
+}
+
+static bool proves(void *arg, const struct gs_kube_result *result)
+{
+    const struct replica *r = arg;
+    yyjson_val *spec = yyjson_obj_get(result->root, "spec");
+
+    return result->rc == 0 && r->leads == GS_LEADER_YES &&
+           atoi(yyjson_get_str(yyjson_obj_get(spec, "holderIdentity"))) == r - replica &&
+           yyjson_get_int(yyjson_obj_get(spec, "leaseTransitions")) == r->transitions;
+}
+
 /* What was decided before is void: it was decided on books that the one before us still wrote in.
  */
 static void on_fenced(void *arg)
@@ -466,6 +497,8 @@ static void start(struct replica *r)
                                               .lock_timeout_ms = 300000,
                                               .lock_retry_ms = 28000,
                                               .leads = leads,
+                                              .ask = ask_who_leads,
+                                              .proves = proves,
                                               .arg = r},
                       &r->binder) != 0)
         die("no daemon");
@@ -478,6 +511,7 @@ static void begin_to_lead(void)
     struct replica *r = &replica[leader];
 
     r->leads = GS_LEADER_NOT_YET;
+    r->transitions = world.transitions;
     list_anew(r);
     gs_fence_begin(r->fence);
 }
@@ -493,13 +527,25 @@ static void restart(void)
     begin_to_lead();
 }
 
-/* The other replica leads; the binder of this one sees its writes to their ends. */
+/* It is told by its watch who leads. */
+static void hear(int which)
+{
+    if (which == leader)
+        return;
+    replica[which].leads = GS_LEADER_NO;
+    gs_fence_stop(replica[which].fence);
+}
+
+/* The other replica leads; the binder of this one sees its writes to their ends, and goes on with
+ * all that it was asked for until it hears of it. */
 static void switch_over(void)
 {
     count.switches++;
-    replica[leader].leads = GS_LEADER_NO;
-    gs_fence_stop(replica[leader].fence);
     leader = 1 - leader;
+    world.holder = leader;
+    world.transitions++;
+    if (chance(30))
+        hear(1 - leader);
     begin_to_lead();
 }
 
@@ -572,6 +618,7 @@ static void settle(void)
     struct replica *r = &replica[leader];
 
     count.settles++;
+    hear(1 - leader);
     calm_down();
     pass(HOLD_MS + GONE_MS + LEASE_MS + 1);
     if (gs_books_is_overdue(r->books, world.now_ms))
@@ -651,7 +698,7 @@ static void one_step(void)
 {
     unsigned what = rnd(1000);
 
-    if (what >= 960 && what < 966 && chance(95))
+    if (what >= 960 && what < 966 && chance(is_often ? 50 : 95))
         what = 900; /* seldom: a gap in the watch is to last for longer than a decision is held */
     if (what < 500)
         on_pod(&world.pod[rnd(PODS)]);
@@ -663,6 +710,8 @@ static void one_step(void)
         pass((long)rnd(400));
     else if (what < 950)
         on_node();
+    else if (what < 951)
+        hear((int)rnd(2));
     else if (what < 953)
         go_quiet(&replica[rnd(2)]);
     else if (what < 960)
@@ -708,6 +757,9 @@ int main(int argc, char **argv)
     world.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : env != NULL ? strtoull(env, NULL, 10) : 1;
     leaves_choice = argc > 3 && strcmp(argv[3], "choice") == 0;
     world.ignores_versions = argc > 3 && strcmp(argv[3], "broken") == 0;
+    world.hides_refusals = argc > 3 && strcmp(argv[3], "closed") == 0;
+    is_unproven = argc > 3 && strcmp(argv[3], "unproven") == 0;
+    is_often = is_unproven || (argc > 3 && strcmp(argv[3], "often") == 0);
     world.state = world.seed * 0x9e3779b97f4a7c15u + 1;
     set_up();
     for (; world.step < steps; world.step++) {

@@ -97,13 +97,32 @@ void world_put_pod(const struct pod *p, int slot, struct gs_buf *buf)
                          "{\"exitCode\":0}}}]");
     if (p->is_running)
         gs_buf_adds(buf, ",\"containerStatuses\":[{\"name\":\"c\",\"state\":{\"running\":{}}}]");
+    if (p->is_refused)
+        gs_buf_adds(buf, ",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\","
+                         "\"reason\":\"Unschedulable\"}]");
     gs_buf_adds(buf, "}}");
+}
+
+void world_answer_pod(const struct pod *p, int slot, struct gs_buf *buf)
+{
+    struct pod told = *p;
+
+    told.is_refused = p->is_refused && !world.hides_refusals;
+    world_put_pod(&told, slot, buf);
 }
 
 void world_changed(struct pod *p, bool is_gone)
 {
     p->version = ++world.version;
     world.publish(&(struct event){.at = (int)(p - world.pod), .is_gone = is_gone, .snapshot = *p});
+}
+
+void world_refuse(struct pod *p)
+{
+    if (p->node >= 0 || p->is_refused || chance(10)) /* its own write fails, too */
+        return;
+    p->is_refused = true;
+    world_changed(p, false);
 }
 
 void world_create(struct pod *p)
@@ -190,6 +209,7 @@ static void bind_pod(struct pod *p, yyjson_val *root, struct answer *a)
         return;
     }
     p->node = atoi(node + 1);
+    p->is_refused = false;
     copy_note(meta, "hami.io/vgpu-devices-allocated", p->grant, sizeof(p->grant));
     copy_note(meta, "hami.io/bind-time", p->bind_time, sizeof(p->bind_time));
     world_changed(p, false);
@@ -214,7 +234,16 @@ static void patch_pod(struct pod *p, yyjson_val *root, struct answer *a)
         world_changed(p, false);
     }
     a->status = 200;
-    world_put_pod(p, (int)(p - world.pod), &a->body);
+    world_answer_pod(p, (int)(p - world.pod), &a->body);
+}
+
+static void put_lease(struct answer *a)
+{
+    a->status = 200;
+    gs_buf_addf(&a->body,
+                "{\"metadata\":{\"name\":\"lease\"},\"spec\":{\"holderIdentity\":\"%d\","
+                "\"leaseTransitions\":%d}}",
+                world.holder, world.transitions);
 }
 
 static void effect(const struct gs_http_call *call, struct answer *a)
@@ -224,6 +253,10 @@ static void effect(const struct gs_http_call *call, struct answer *a)
     struct pod *p;
     int slot;
 
+    if (strstr(call->url, "/leases/") != NULL) {
+        put_lease(a);
+        return;
+    }
     if (sscanf(call->url, "http://api/api/v1/namespaces/ns/pods/s%d/%15[a-z]", &slot, sub) < 1)
         die("%s %s", call->method, call->url);
     p = &world.pod[slot];
@@ -235,7 +268,7 @@ static void effect(const struct gs_http_call *call, struct answer *a)
         patch_pod(p, yyjson_doc_get_root(doc), a);
     else {
         a->status = 200;
-        world_put_pod(p, (int)(p - world.pod), &a->body);
+        world_answer_pod(p, (int)(p - world.pod), &a->body);
     }
     yyjson_doc_free(doc);
 }

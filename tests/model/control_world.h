@@ -22,6 +22,7 @@
  *  of it. */
 struct pod {
     bool is_there, is_over, is_ending, inits_done, is_running;
+    bool is_refused; /**< kube-scheduler found no place for it, or could not bind it */
     unsigned serial;
     unsigned long version;           /**< of the whole store, at its last change */
     int cards, mem, cores, init_mem; /**< asked for; init_mem 0: no init container */
@@ -51,7 +52,9 @@ struct world {
     unsigned long version, step;
     long now_ms;
     unsigned long long seed, state;
-    bool ignores_versions; /**< the server does not mind the resourceVersion of a Binding */
+    int holder, transitions; /**< of kube-scheduler's lease: which replica's */
+    bool ignores_versions;   /**< the server does not mind the resourceVersion of a Binding */
+    bool hides_refusals;     /**< clients are not told of them, but for what watches show */
     /** What happens, for those who watch. */
     void (*publish)(const struct event *e);
     struct {
@@ -67,6 +70,10 @@ bool chance(unsigned percent);
 
 /** The pod as JSON. */
 void world_put_pod(const struct pod *p, int slot, struct gs_buf *buf);
+/** As clients and extenders are told of it. */
+void world_answer_pod(const struct pod *p, int slot, struct gs_buf *buf);
+/** kube-scheduler gives it up for now. */
+void world_refuse(struct pod *p);
 /** It is another by now: tell. */
 void world_changed(struct pod *p, bool is_gone);
 void world_create(struct pod *p);

@@ -95,6 +95,16 @@ static enum gs_leader_state leads(void *arg)
     return gs_leader_state(((struct gs_daemon *)arg)->leader);
 }
 
+static bool ask_who_leads(void *arg, struct gs_kube_req *ret)
+{
+    return gs_leader_ask(((struct gs_daemon *)arg)->leader, ret);
+}
+
+static bool proves_we_lead(void *arg, const struct gs_kube_result *result)
+{
+    return gs_leader_proves(((struct gs_daemon *)arg)->leader, result);
+}
+
 static bool leads_now(void *arg)
 {
     return leads(arg) == GS_LEADER_YES;
@@ -322,6 +332,8 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
                                                    .lock_timeout_ms = d->flags->lock_timeout_ms,
                                                    .lock_retry_ms = d->flags->lock_retry_ms,
                                                    .leads = leads,
+                                                   .ask = ask_who_leads,
+                                                   .proves = proves_we_lead,
                                                    .seal = seal,
                                                    .arg = d},
                            &d->binder);

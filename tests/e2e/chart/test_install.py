@@ -126,7 +126,7 @@ def test_daemon_has_these_rights_and_no_more(install_chart, cluster, api):
         "nodes": "get list watch patch", "pods": "get list watch patch", "pods/binding": "create",
         "pods/eviction": "create", "pods/status": "patch", "poddisruptionbudgets": "list watch",
         "resourcequotas": "list watch", "events": "create patch"}
-    lease = {("leases", verb, release.scheduler_name) for verb in ("list", "watch")}
+    lease = {("leases", verb, release.scheduler_name) for verb in ("get", "list", "watch")}
     assert rights == {(r, v, "") for r, verbs in expected.items() for v in verbs.split()} | lease
 
 

@@ -16,6 +16,7 @@ READS = [(r, v) for r in ("nodes", "pods", "resourcequotas", "poddisruptionbudge
 BINDING = [("pods/binding", "create"), ("nodes", "patch")]
 LOCKED = [("nodes", "get"), ("pods", "get")]
 NUDGE = ("pods", "patch")
+OPEN = [NUDGE, ("leases", "get")]
 EVENTS = [("events", "create"), ("events", "patch")]
 PREEMPTION = [("pods/eviction", "create", "eviction refused"), ("pods/status", "patch", "nominated node not written")]
 KUBE_LEASE = [("leases", "get"), ("leases", "update")]
@@ -50,7 +51,7 @@ def rights_in(role) -> list:
 def test_each_right_is_taken_away_below(release, api):
     """No verb of the chart is without its test; system:kube-scheduler is the cluster's own."""
     given = [right for resource in ("nodes", "leases") for right in rights_in(api.get(role_path(release, resource)))]
-    assert sorted(given) == sorted([*READS, *BINDING, *LOCKED, NUDGE, *EVENTS, *(p[:2] for p in PREEMPTION)])
+    assert sorted(given) == sorted([*READS, *BINDING, *LOCKED, *OPEN, *EVENTS, *(p[:2] for p in PREEMPTION)])
     assert sorted(rights_in(api.get(role_path(release, "leases", True)))) == sorted(KUBE_LEASE)
 
 
@@ -147,6 +148,17 @@ def test_a_lock_of_somebody_else(release, without, api, make_nodes, make_pod, wa
         pod = make_pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 100})
         binding_failed(api, pod, "forbidden", f"cannot {verb} resource")
     wait_bound(pod)
+
+
+@pytest.mark.parametrize("resource,verb", OPEN)
+def test_a_pod_that_was_refused_before(release, without, api, make_nodes, make_pod, wait_bound, resource, verb):
+    """It is opened, and the API server is asked who leads, before its Binding is sent (docs/adr/0010)."""
+    with without(resource, verb):
+        pod = make_pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 100})
+        api.wait(objects.path_of(pod), objects.failed_scheduling, 30, "refused")
+        make_nodes(1, cards=1, vendor="nvidia", annotations=PRESTART)
+        binding_failed(api, pod, "forbidden", f"cannot {verb} resource")
+    assert objects.note(wait_bound(pod, 60), "gpuslice.io/fence").endswith("+")
 
 
 def test_room_of_which_no_object_tells(release, without, api, make_nodes, make_pod, wait_bound):

@@ -93,6 +93,10 @@ class Api:
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(lambda b: self.post(path, b), bodies))
 
+    def patch_all(self, paths: list[str], body: dict, workers: int = 8) -> None:
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(lambda path: self.patch(path, body), paths))
+
     def delete_all(self, paths: list[str], workers: int = 8) -> None:
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(self.delete, paths))

@@ -140,10 +140,11 @@ static void put_pod(const struct api_pod *pod, char *text, size_t size)
                    "\"spec\":{\"nodeName\":\"%s\",\"schedulerName\":\"%s\",\"priority\":%d,"
                    "\"containers\":[{\"name\":\"c\","
                    "\"resources\":{"
-                   "\"limits\":%s}}]},\"status\":{\"phase\":\"%s\"}}",
+                   "\"limits\":%s}}]},\"status\":{\"phase\":\"%s\",\"conditions\":[{\"type\":"
+                   "\"PodScheduled\",\"status\":\"%s\",\"reason\":\"Unschedulable\"}]}}",
                    pod->ns, pod->name, pod->uid, pod->version, pod->fence, pod->bind_phase,
                    pod->bind_time, pod->node, pod->scheduler != NULL ? pod->scheduler : "",
-                   pod->priority, limits, pod->phase);
+                   pod->priority, limits, pod->phase, pod->was_refused ? "False" : "");
 }
 
 bool api_ask(struct api *api, const struct api_pod *pod, const char *nodes,
@@ -321,6 +322,8 @@ static void serve_pod(struct api *api, const struct gs_http_call *call, const ch
         assert_true(yyjson_equals_str(yyjson_ptr_get(body, "/metadata/uid"), pod->uid));
         copy_note(yyjson_obj_get(body, "metadata"), "gpuslice.io/fence", pod->fence,
                   sizeof(pod->fence));
+        if (api->strips_fences)
+            pod->fence[0] = '\0';
         pod->version++;
         api->n_fences++;
         a->status = 200;
@@ -333,6 +336,14 @@ static void serve_pod(struct api *api, const struct gs_http_call *call, const ch
     }
 }
 
+static void serve_lease(struct api *api, struct answer *a)
+{
+    api->n_gets--;
+    api->n_leases++;
+    a->status = 200;
+    (void)snprintf(a->body, sizeof(a->body), "{\"spec\":{\"holderIdentity\":\"%s\"}}", api->holder);
+}
+
 static void effect(struct api *api, const struct gs_http_call *call, struct answer *a)
 {
     yyjson_doc *doc = yyjson_read(call->body, strlen(call->body), 0);
@@ -341,7 +352,9 @@ static void effect(struct api *api, const struct gs_http_call *call, struct answ
 
     memcpy(before, api->node, sizeof(before));
     api->n_gets += strcmp(call->method, "GET") == 0;
-    if (sscanf(call->url, "http://api/api/v1/nodes/%63[^/?]", name) == 1)
+    if (strstr(call->url, "/leases/kube-scheduler") != NULL)
+        serve_lease(api, a);
+    else if (sscanf(call->url, "http://api/api/v1/nodes/%63[^/?]", name) == 1)
         serve_node(api, call, name, yyjson_doc_get_root(doc), a);
     else if (sscanf(call->url, "http://api/api/v1/namespaces/%*[^/]/pods/%63[^/?]/%63[^?]", name,
                     sub) >= 1)

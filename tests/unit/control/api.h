@@ -26,6 +26,7 @@ struct api_pod {
     unsigned n_nudges; /**< times it was told that room was seen */
     unsigned version;
     char fence[64];
+    bool was_refused; /**< kube-scheduler gave it up before */
 };
 
 struct api {
@@ -39,6 +40,8 @@ struct api {
     struct api_node node[2];
     struct api_pod pod[128];
     unsigned n_gets, n_patches, n_bindings, n_labels, n_fences; /**< calls served */
+    unsigned n_leases;                                          /**< times it was asked who leads */
+    const char *holder;                                         /**< of the lease */
     bool has_late;                                              /**< a Binding that it got, */
     char late_pod[64], late[4096];                              /**< and that is not done yet */
     bool is_deaf; /**< the binder does not hear of changes: no watch */
@@ -49,6 +52,7 @@ struct api {
     bool is_lost, is_dropped; /**< dropped: no effect either; of a Binding: not yet */
     bool is_late;             /**< with_status is a lie: it will be done */
     bool no_fences;           /**< pods may not be written to */
+    bool strips_fences;       /**< a webhook takes the annotation away */
     bool is_restless;         /**< a pod changes whenever it was read */
     bool hides_version;       /**< from the filter */
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <yyjson.h>
 
 #include "api.h"
 #include "kube/view.h"
@@ -33,6 +34,24 @@ static enum gs_leader_state on_leads(void *arg)
     return ((struct fixture *)arg)->leads;
 }
 
+static bool on_ask(void *arg, struct gs_kube_req *ret)
+{
+    (void)arg;
+    *ret = (struct gs_kube_req){.verb = GS_KUBE_GET,
+                                .resource = &gs_kube_leases,
+                                .ns = GS_STR("kube-system"),
+                                .name = GS_STR("kube-scheduler")};
+    return true;
+}
+
+static bool on_proves(void *arg, const struct gs_kube_result *result)
+{
+    yyjson_val *spec = yyjson_obj_get(result->root, "spec");
+
+    (void)arg;
+    return result->rc == 0 && yyjson_equals_str(yyjson_obj_get(spec, "holderIdentity"), "me");
+}
+
 static int on_seal(void *arg, const struct gs_extender_binding *binding, struct gs_arena *arena,
                    struct gs_pairs *annotations)
 {
@@ -50,8 +69,11 @@ static int set_up(void **state)
     api_binder(&f.api, (struct gs_binder_opt){.lock_timeout_ms = 300000,
                                               .lock_retry_ms = 28000,
                                               .leads = on_leads,
+                                              .ask = on_ask,
+                                              .proves = on_proves,
                                               .seal = on_seal,
                                               .arg = &f});
+    f.api.holder = "me";
     for (size_t i = 0; i < 128; i++)
         f.call[i].api = &f.api;
     n_done = 0;
@@ -343,7 +365,7 @@ static void changed_pod_may_be_full(void **state)
     api_filter(&f->api, pod, "n1");
     api_change(pod);
     fill(f, pod);
-    assert_string_equal(bind(f, pod, "n1"), "the pod's annotations leave no room for its grant");
+    assert_non_null(strstr(bind(f, pod, "n1"), "the pod's annotations have 262117 bytes"));
     assert_int_equal(f->api.n_bindings, 0);
     assert_int_equal(stats_of(f).rewritten, 0);
     assert_false(is_reserved(f, pod));
@@ -387,10 +409,106 @@ static void fence_of_another_leader(void **state)
     api_filter(&f->api, pod, "n1");
     api_change(pod);
     strcpy(pod->fence, "6a-0.1");
-    assert_string_equal(bind(f, pod, "n1"), "the API server did not take the Binding");
+    f->api.holder = "you";
+    assert_string_equal(bind(f, pod, "n1"), "another replica leads");
     assert_int_equal(f->api.n_bindings, 0);
-    assert_int_equal(stats_of(f).rewritten, 0);
     assert_false(is_reserved(f, pod));
+}
+
+/* ---- closed pods: control/fence.h ---- */
+
+/* One that kube-scheduler gave up before is opened, and the server is asked who leads after that.
+ */
+static void refused_pod_is_opened(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    pod->was_refused = true;
+    api_filter(&f->api, pod, "n1");
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_int_equal(pod->fence[strlen(pod->fence) - 1], '+');
+    assert_int_equal(f->api.n_fences, 1);
+    assert_int_equal(f->api.n_leases, 1);
+    assert_int_equal(f->api.n_gets, 0);
+    assert_int_equal(f->api.n_bindings, 1);
+}
+
+/* The pod that is opened already, and the new one, cost one call. */
+static void open_pod_is_bound_at_once(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    pod->was_refused = true;
+    strcpy(pod->fence, "6a-0.1+");
+    api_filter(&f->api, pod, "n1");
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_int_equal(f->api.n_fences + f->api.n_leases + f->api.n_gets, 0);
+}
+
+static void opened_and_lead_lost(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    pod->was_refused = true;
+    api_filter(&f->api, pod, "n1");
+    f->api.holder = "you";
+    assert_string_equal(bind(f, pod, "n1"), "another replica leads");
+    assert_int_equal(f->api.n_bindings, 0);
+    assert_false(is_reserved(f, pod));
+    f->api.holder = "me"; /* who leads cannot be read: nothing is sent either */
+    pod->fence[0] = '\0';
+    api_filter(&f->api, pod, "n1");
+    f->api.on_method = "GET";
+    f->api.on_path = "/leases/";
+    f->api.with_status = 403;
+    f->api.with_body = "{\"kind\":\"Status\",\"message\":\"leases is forbidden\"}";
+    assert_non_null(strstr(bind(f, pod, "n1"), "leases is forbidden"));
+    assert_int_equal(f->api.n_bindings, 0);
+}
+
+/* What is read by us may have changed after another began to lead. */
+static void read_pod_needs_the_proof(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    f->api.holder = "you";
+    assert_string_equal(bind(f, pod, "n1"), "another replica leads");
+    f->api.holder = "me";
+    assert_string_equal(bind(f, pod, "n1"), "");
+    assert_int_equal(f->api.n_leases, 2);
+    assert_int_equal(f->api.n_fences, 0);
+}
+
+static void pod_that_cannot_be_opened(void **state)
+{
+    struct fixture *f = *state;
+    struct api_pod *pod = api_pod(&f->api, "a");
+
+    prestart(f);
+    pod->was_refused = true;
+    api_filter(&f->api, pod, "n1");
+    f->api.no_fences = true;
+    assert_non_null(strstr(bind(f, pod, "n1"), "Forbidden"));
+    assert_false(is_reserved(f, pod));
+    f->api.no_fences = false;
+    f->api.strips_fences = true; /* and once more, and once more, is no way */
+    api_filter(&f->api, pod, "n1");
+    assert_string_equal(bind(f, pod, "n1"),
+                        "the annotation gpuslice.io/fence of the pod is taken away");
+    assert_int_equal(f->api.n_fences, 1);
+    assert_int_equal(f->api.n_bindings, 0);
+    f->api.strips_fences = false;
+    api_filter(&f->api, pod, "n1"); /* bound by somebody else meanwhile */
+    strcpy(pod->node, "n2");
+    assert_string_equal(bind(f, pod, "n1"), "pod is bound already");
 }
 
 static void version_is_read_where_nobody_told_it(void **state)
@@ -1060,6 +1178,11 @@ int main(void)
         T(pod_read_at_bind_may_be_full),
         T(pod_that_never_rests),
         T(fence_of_another_leader),
+        T(refused_pod_is_opened),
+        T(open_pod_is_bound_at_once),
+        T(opened_and_lead_lost),
+        T(read_pod_needs_the_proof),
+        T(pod_that_cannot_be_opened),
         T(version_is_read_where_nobody_told_it),
         T(lost_write_is_sent_again),
         T(late_write_holds_the_cards),

@@ -133,6 +133,10 @@ static struct gs_fence_stats stats_of(struct fixture *f)
     return stats;
 }
 
+#define REFUSED(reason)                                                                            \
+    "},\"status\":{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\","               \
+    "\"reason\":\"" reason "\"}]"
+
 static void nobody_waits(void **state)
 {
     struct fixture *f = *state;
@@ -151,13 +155,98 @@ static void who_waits(void **state)
     saw(f, "bound", GPU, ",\"nodeName\":\"n1\"", "");
     saw(f, "gated", GPU, ",\"schedulingGates\":[{\"name\":\"x\"}]", "");
     saw(f, "ending", GPU, "", ",\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"");
-    assert_int_equal(stats_of(f).waiting, 0);
+    assert_int_equal(stats_of(f).open, 0);
     waits(f, "a");
     waits(f, "b");
-    assert_int_equal(stats_of(f).waiting, 2);
+    assert_int_equal(stats_of(f).open, 2);
     saw(f, "a", GPU, ",\"nodeName\":\"n1\"", "");
     gs_fence_pod_gone(f->fence, GS_STR("uid-b"));
-    assert_int_equal(stats_of(f).waiting, 0);
+    assert_int_equal(stats_of(f).open, 0);
+}
+
+/* However many wait for room: nobody sends a Binding for them as they are, so none is written to.
+ * kube-scheduler tells by the condition, and a pod that was gated carries one for another reason.
+ */
+static void closed_pods_cost_nothing(void **state)
+{
+    struct fixture *f = *state;
+    char name[16], mark[64];
+
+    for (int i = 0; i < 500; i++) {
+        (void)snprintf(name, sizeof(name), "p%d", i);
+        saw(f, name, GPU, REFUSED("Unschedulable"), "");
+        (void)snprintf(name, sizeof(name), "e%d", i);
+        saw(f, name, GPU, REFUSED("SchedulerError"), "");
+    }
+    saw_mark(f, "fenced", "5f-0.1");
+    assert_int_equal(stats_of(f).open, 0);
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 1);
+    assert_int_equal(stats_of(f).closed, 0);
+    saw(f, "was-gated", GPU, REFUSED("SchedulingGated"), "");
+    saw(f, "opened", GPU, REFUSED("Unschedulable"),
+        ",\"annotations\":{\"gpuslice.io/fence\":\"5f-0.2+\"}");
+    saw(f, "placed", GPU,
+        "},\"status\":{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"}]", "");
+    assert_int_equal(stats_of(f).open, 3);
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    assert_int_equal(fake_open(), 3);
+    for (int i = 0; i < 3; i++) {
+        struct gs_http_call *call = fake_next(&f->fake, 0);
+
+        assert_int_equal(sscanf(call->url, "http://api/api/v1/namespaces/ns/pods/%15s", name), 1);
+        fake_answer(written(f, name, mark), 200, "{}", -1);
+        assert_int_not_equal(mark[strlen(mark) - 1], '+');
+        saw_mark(f, name, mark);
+    }
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 2);
+    assert_int_equal(stats_of(f).open, 0);
+}
+
+/* It closes while it is to be written to: by kube-scheduler, say. */
+static void closed_by_others(void **state)
+{
+    struct fixture *f = *state;
+
+    waits(f, "a");
+    gs_fence_begin(f->fence);
+    fake_run(&f->fake, 1);
+    saw(f, "a", GPU, REFUSED("Unschedulable"), "");
+    fake_run(&f->fake, 1);
+    assert_int_equal(f->n_done, 1);
+    assert_int_equal(fake_open(), 0);
+}
+
+static void on_opened(void *arg, const struct gs_kube_result *result)
+{
+    *(bool *)arg = result->rc == 0;
+}
+
+static void opening(void **state)
+{
+    struct fixture *f = *state;
+    char first[64], second[64];
+    bool is_opened = false;
+
+    for (char *mark = first; mark != NULL; mark = mark == first ? second : NULL) {
+        assert_int_equal(
+            gs_fence_write(f->fence,
+                           &(struct gs_fence_write){
+                               .pod = {GS_STR("ns"), GS_STR("a"), GS_STR("uid-a")}, .opens = true},
+                           on_opened, &is_opened, NULL),
+            0);
+        fake_run(&f->fake, 1);
+        fake_answer(written(f, "a", mark), 200, "{}", -1);
+        fake_run(&f->fake, 1);
+        assert_true(is_opened);
+        assert_int_equal(mark[strlen(mark) - 1], '+');
+    }
+    assert_string_not_equal(first, second);
+    assert_int_equal(stats_of(f).opened, 2);
+    assert_int_equal(stats_of(f).closed, 0);
 }
 
 /* The answer to the write is not enough: the books are to know what had come before it. */
@@ -173,19 +262,17 @@ static void watch_tells_the_end(void **state)
     fake_run(&f->fake, 60000);
     assert_int_equal(f->n_done, 0);
     assert_int_equal(stats_of(f).left, 1);
-    saw_mark(f, "a", "5f-0.1"); /* of one who led before */
+    saw_mark(f, "a", "5f-0.1+"); /* of one who led before: open still */
     fake_run(&f->fake, 1);
     assert_int_equal(f->n_done, 0);
     saw_mark(f, "a", mark);
     fake_run(&f->fake, 1);
     assert_int_equal(f->n_done, 1);
     assert_int_equal(fake_open(), 0);
-    assert_false(gs_fence_is_others(f->fence, gs_str_of(mark)));
-    assert_true(gs_fence_is_others(f->fence, GS_STR("5f-0.1")));
-    assert_true(gs_fence_is_others(f->fence, GS_STR("")));
 }
 
-/* A write of one who led before came late, over ours, and the watch had a gap. */
+/* One who led before opened it after we had closed it, and the watch had a gap. He asks who leads
+ * before he goes on. */
 static void mark_of_another_over_ours(void **state)
 {
     struct fixture *f = *state;
@@ -199,7 +286,7 @@ static void mark_of_another_over_ours(void **state)
     fake_run(&f->fake, 1);
     assert_int_equal(f->n_done, 0);
     saw(f, "a", GPU, "",
-        ",\"resourceVersion\":\"21\",\"annotations\":{\"gpuslice.io/fence\":\"5f-0.1\"}");
+        ",\"resourceVersion\":\"21\",\"annotations\":{\"gpuslice.io/fence\":\"5f-0.1+\"}");
     fake_run(&f->fake, 1);
     assert_int_equal(f->n_done, 1);
 }
@@ -302,7 +389,7 @@ static void full_pod_takes_none(void **state)
     gs_fence_begin(f->fence);
     fake_run(&f->fake, 1);
     assert_int_equal(f->n_done, 1);
-    assert_int_equal(stats_of(f).written, 0);
+    assert_int_equal(stats_of(f).closed, 0);
     strcpy(&meta[at + n - 1], "\"}");
     saw(f, "full", GPU, "", meta);
     gs_fence_begin(f->fence);
@@ -335,31 +422,28 @@ static void a_few_at_a_time(void **state)
         fake_run(&f->fake, 1);
     }
     assert_int_equal(f->n_done, 1);
-    assert_int_equal(stats_of(f).written, 100);
+    assert_int_equal(stats_of(f).closed, 100);
 }
 
 static void lead_lost_and_won(void **state)
 {
     struct fixture *f = *state;
-    char first[64], second[64];
+    char mark[64];
 
     waits(f, "a");
     gs_fence_begin(f->fence);
     fake_run(&f->fake, 1);
-    (void)written(f, "a", first);
+    (void)written(f, "a", mark);
     gs_fence_stop(f->fence);
     assert_int_equal(fake_open(), 0);
     fake_run(&f->fake, 60000);
     assert_int_equal(f->n_done, 0);
     gs_fence_begin(f->fence);
     fake_run(&f->fake, 1);
-    fake_answer(written(f, "a", second), 200, "{}", -1);
-    saw_mark(f, "a", first); /* the write of the first term came late: others may have led since */
-    fake_run(&f->fake, 1);
-    assert_int_equal(f->n_done, 0);
-    saw_mark(f, "a", second);
+    saw_mark(f, "a", mark); /* the write of the first term came late: it closes all the same */
     fake_run(&f->fake, 1);
     assert_int_equal(f->n_done, 1);
+    assert_int_equal(fake_open(), 0);
 }
 
 int main(void)
@@ -377,6 +461,9 @@ int main(void)
         T(a_few_at_a_time),
         T(lead_lost_and_won),
         T(mark_of_another_over_ours),
+        T(closed_pods_cost_nothing),
+        T(closed_by_others),
+        T(opening),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,14 @@
 /* Who may write Bindings, by the kube-scheduler's lease; in virtual time. */
 #include "control/leader.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
+#include <yyjson.h>
 
 #include "../kube/fake_http.h"
 
@@ -201,6 +203,50 @@ static void same_host_goes_on(void **state)
     assert_int_equal(state_of(f), GS_LEADER_NOT_YET);
 }
 
+static bool proves(struct fixture *f, int rc, const char *holder, int moves)
+{
+    char lease[512];
+    yyjson_doc *doc;
+    bool is_proof;
+
+    put_lease(f, lease, sizeof(lease), holder, moves);
+    doc = yyjson_read(lease, strlen(lease), 0);
+    is_proof = gs_leader_proves(
+        f->leader, &(struct gs_kube_result){.rc = rc, .root = yyjson_doc_get_root(doc)});
+    yyjson_doc_free(doc);
+    return is_proof;
+}
+
+/* The watch may be behind: the server's own answer counts. */
+static void server_tells_who_leads(void **state)
+{
+    struct fixture *f = *state;
+    struct gs_kube_req req;
+
+    lead(f);
+    assert_true(gs_leader_ask(f->leader, &req));
+    assert_int_equal(req.verb, GS_KUBE_GET);
+    assert_ptr_equal(req.resource, &gs_kube_leases);
+    assert_true(gs_str_eq(req.ns, GS_STR("ns")) && gs_str_eq(req.name, GS_STR("sched")));
+    assert_true(proves(f, 0, "pod-a_2222", 4));
+    assert_true(proves(f, 0, "pod-a_4444", 5)); /* as in same_host_goes_on */
+    assert_false(proves(f, 0, "pod-a_2222", 6));
+    assert_false(proves(f, 0, "pod-b_3333", 5));
+    assert_false(proves(f, 0, "", 4));
+    assert_false(proves(f, -EPERM, "pod-a_2222", 4));
+    renewed(f, "pod-b_3333", 5);
+    assert_false(proves(f, 0, "pod-a_2222", 6)); /* we have to begin first */
+}
+
+static void nobody_to_ask(void **state)
+{
+    struct fixture *f = *state;
+    struct gs_kube_req req;
+
+    start(f, "");
+    assert_false(gs_leader_ask(f->leader, &req));
+}
+
 static void host_is_the_whole_of_it(void **state)
 {
     (void)state;
@@ -218,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(only_replica_waits_and_lists), T(lease_moves_to_us_and_away),
         T(unrenewed_lease_is_nobodys),   T(same_host_goes_on),
+        T(server_tells_who_leads),       T(nobody_to_ask),
         T(host_is_the_whole_of_it),
     };
 
