@@ -189,10 +189,42 @@ static int read_notes(struct gs_books *books, struct gs_books_node_entry *node,
     return gs_books_count_leftovers(books, node, err);
 }
 
+/* What is said of it everywhere. NULL: nothing is wrong any more. */
+static void note_unreadable(struct gs_books *books, struct gs_books_node_entry *node,
+                            const char *why)
+{
+    books->n_unreadable -= node->unreadable != NULL;
+    free(node->unreadable);
+    node->unreadable = why != NULL ? strdup(why) : NULL; /* no memory: the log has it */
+    books->n_unreadable += node->unreadable != NULL;
+}
+
+const char *gs_books_unreadable(const struct gs_books *books, struct gs_str name)
+{
+    const struct gs_books_node_entry *node =
+        books->n_unreadable > 0 ? gs_map_find(&books->nodes, name) : NULL;
+
+    return node != NULL ? node->unreadable : NULL;
+}
+
+const char *gs_books_next_unreadable(const struct gs_books *books, size_t *pos,
+                                     struct gs_str *ret_name)
+{
+    const struct gs_books_node_entry *node;
+
+    while ((node = gs_map_next(&books->nodes, pos)) != NULL)
+        if (node->unreadable != NULL) {
+            *ret_name = node->node.name;
+            return node->unreadable;
+        }
+    return NULL;
+}
+
 int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, struct gs_err *err)
 {
     struct gs_books_node_entry *node = gs_books_node_entry(books, view->name);
     struct gs_books_part **at;
+    struct gs_err why = {0};
     int rc, first = 0;
 
     if (node == NULL)
@@ -200,13 +232,16 @@ int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, s
     node->is_there = true;
     at = &node->part;
     for (uint32_t i = 0; i < books->policies->n; i++) {
-        rc = read_part(books, node, view, i, at, first == 0 ? err : NULL);
+        rc = read_part(books, node, view, i, at, first == 0 ? &why : NULL);
         first = rc < 0 && first == 0 ? rc : first;
         if (*at != NULL && (*at)->policy == i)
             at = &(*at)->next;
     }
-    rc = read_notes(books, node, view, first == 0 ? err : NULL);
+    rc = read_notes(books, node, view, first == 0 ? &why : NULL);
     first = rc < 0 && first == 0 ? rc : first;
+    note_unreadable(books, node, first < 0 && first != -ENOMEM ? why.text : NULL);
+    if (first < 0 && err != NULL)
+        *err = why;
     rc = join_parts(books, node);
     if (rc < 0)
         forget_devices(books, node); /* the old view is of parts that are gone */
@@ -222,6 +257,7 @@ void gs_books_node_gone(struct gs_books *books, struct gs_str name)
     forget_devices(books, node);
     node->notes = (struct gs_untracked){0};
     gs_arena_fini(&node->notes_arena);
+    note_unreadable(books, node, NULL);
     (void)gs_books_count_leftovers(books, node, NULL); /* nobody is named: nothing can fail */
     node->is_there = false;
     gs_books_drop_node_if_unused(books, node);
@@ -356,11 +392,16 @@ const struct gs_node *gs_books_next(struct gs_books *books, size_t *pos)
 
 struct gs_books_counts gs_books_counts(const struct gs_books *books)
 {
-    size_t nodes = 0, pos = 0;
+    struct gs_books_counts counts = {.devices = books->n_devices,
+                                     .pods = books->pods.n,
+                                     .reservations = books->n_reservations,
+                                     .holds = books->holds.n};
     const struct gs_books_node_entry *node;
+    size_t pos = 0;
 
-    while ((node = gs_map_next(&books->nodes, &pos)) != NULL)
-        nodes += node->node.n_dev > 0;
-    return (struct gs_books_counts){nodes, books->n_devices, books->pods.n, books->n_reservations,
-                                    books->holds.n};
+    while ((node = gs_map_next(&books->nodes, &pos)) != NULL) {
+        counts.nodes += node->node.n_dev > 0;
+        counts.bare += node->is_there && node->node.n_dev == 0;
+    }
+    return counts;
 }

@@ -54,6 +54,13 @@ void gs_books_ignore_claims(struct gs_books *books);
  *  cannot be read stay as they were (and *err says why; the return value is then -EINVAL, all else
  *  is done). 0, -EINVAL, -ENOMEM. */
 int gs_books_node_set(struct gs_books *books, const struct gs_node_view *view, struct gs_err *err);
+/** What cannot be read of what the node says: its annotation and what is wrong there. NULL: all
+ * can. Valid until the next change. */
+const char *gs_books_unreadable(const struct gs_books *books, struct gs_str name);
+/** Walk over the nodes of which something cannot be read, in no order; *pos starts at 0; NULL at
+ *  the end: else as gs_books_unreadable(). */
+const char *gs_books_next_unreadable(const struct gs_books *books, size_t *pos,
+                                     struct gs_str *ret_name);
 /** The node is gone. Its pods stay in the books until they go too. */
 void gs_books_node_gone(struct gs_books *books, struct gs_str name);
 /** Take the devices of a vendor off the node (its plugin is dead) or back. */
@@ -233,7 +240,9 @@ bool gs_books_rival(const struct gs_books *books, struct gs_str name, struct gs_
                     struct gs_str *ret_rival);
 
 struct gs_books_counts {
-    size_t nodes, devices, pods, reservations, holds;
+    size_t nodes; /**< with devices */
+    size_t bare;  /**< without */
+    size_t devices, pods, reservations, holds;
 };
 struct gs_books_counts gs_books_counts(const struct gs_books *books);
 

@@ -90,6 +90,7 @@ struct gs_books_node_entry {
     struct gs_arena notes_arena;
     struct gs_untracked notes; /**< what the node says beside its devices; in the arena */
     size_t n_claimed_twice;    /**< of its devices */
+    char *unreadable;          /**< what of it, and why; NULL: all could be read */
     bool is_there;             /**< the API server has it */
     bool is_dirty;
     struct gs_books_node_entry *next_dirty;
@@ -121,6 +122,7 @@ struct gs_books {
     struct gs_map holds;                   /**< by UID, beside the pods */
     struct gs_map claims;                  /**< by device id: books_claim.c */
     size_t n_claimed_twice;                /**< devices */
+    size_t n_unreadable;                   /**< nodes */
     bool ignores_claims;
     int32_t lowest; /**< priority of a bound pod; valid while n_lowest > 0 */
     size_t n_lowest, n_bound;

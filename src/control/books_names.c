@@ -29,6 +29,7 @@ void gs_books_free_node(struct gs_books_node_entry *node)
     gs_arena_fini(&node->notes_arena);
     free(node->view_block);
     free(node->tenant);
+    free(node->unreadable);
     free(node);
 }
 

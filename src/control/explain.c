@@ -269,6 +269,7 @@ static int tell_refused(struct explaining *e, const struct gs_node *node,
 {
     const struct gs_shortage_lack lack = gs_shortage_lack(reasons);
     struct gs_buf text = {0}, words = {0};
+    struct gs_str claimed, rival;
     uint32_t card = 0;
     int rc;
 
@@ -277,7 +278,13 @@ static int tell_refused(struct explaining *e, const struct gs_node *node,
     rc = gs_buf_move(&text, e->arena, &to->reasons);
     if (rc < 0)
         return rc;
-    gs_shortage_write_words(node, reasons, &words);
+    if (lack.reason == GS_REASON_CARD_CLAIMED_TWICE &&
+        gs_books_rival(e->books, node->name, &claimed, &rival)) {
+        gs_shortage_claim(&e->shortage, node->name, claimed, rival);
+        gs_shortage_write_claim(node->name, claimed, rival, &words);
+    } else {
+        gs_shortage_write_words(node, reasons, &words);
+    }
     rc = gs_buf_move(&words, e->arena, &to->words);
     if (rc == 0 && find_closest(&e->to->ask, node, reasons, &card))
         rc = tell_holders(e, node, card, to);
@@ -332,6 +339,35 @@ static int by_hope(const void *a, const void *b)
     return gs_str_cmp(x->name, y->name);
 }
 
+static int by_node(const void *a, const void *b)
+{
+    const struct gs_explain_trouble *x = a, *y = b;
+
+    return gs_str_cmp(x->node, y->node);
+}
+
+static int tell_troubles(struct explaining *e)
+{
+    struct gs_explain_trouble *at;
+    struct gs_str name;
+    size_t pos = 0, n = 0;
+
+    while (gs_books_next_unreadable(e->books, &pos, &name) != NULL)
+        n++;
+    at = GS_ARENA_ARRAY(e->arena, n, struct gs_explain_trouble);
+    if (at == NULL)
+        return -ENOMEM;
+    for (size_t i = pos = 0; i < n; i++)
+        at[i].text = gs_books_next_unreadable(e->books, &pos, &at[i].node);
+    if (n > 1)
+        qsort(at, n, sizeof(*at), by_node);
+    for (size_t i = 0; i < n; i++)
+        gs_shortage_unreadable(&e->shortage, at[i].node, at[i].text);
+    e->to->trouble = at;
+    e->to->n_troubles = n;
+    return 0;
+}
+
 static int explain_nodes(struct explaining *e)
 {
     size_t pos = 0, n = gs_books_counts(e->books).nodes;
@@ -340,6 +376,8 @@ static int explain_nodes(struct explaining *e)
     const struct gs_node *node;
     int rc = at != NULL ? 0 : -ENOMEM;
 
+    if (rc == 0)
+        rc = tell_troubles(e);
     while (rc == 0 && e->to->n_nodes < n && (node = gs_books_next(e->books, &pos)) != NULL)
         rc = explain_node(e, node, &at[e->to->n_nodes++]);
     if (rc < 0)
@@ -348,9 +386,10 @@ static int explain_nodes(struct explaining *e)
     e->to->node = at;
     if (e->to->n_fit > 0)
         return 0;
+    e->shortage.unregistered = gs_books_counts(e->books).bare;
+    if (e->to->n_nodes + e->shortage.unregistered == 0)
+        gs_buf_adds(&sentence, "there is no node");
     gs_shortage_write(&e->shortage, &sentence);
-    if (e->to->n_nodes == 0)
-        gs_buf_adds(&sentence, "no node has devices registered");
     return gs_buf_move(&sentence, e->arena, &e->to->sentence);
 }
 

@@ -33,11 +33,20 @@ struct gs_explain_node {
     size_t n_ends;                       /**< 0: no end of others would */
 };
 
+/** Something of what a node says cannot be read; what was known before of its cards holds. */
+struct gs_explain_trouble {
+    struct gs_str node;
+    const char *text;
+};
+
+/** Nodes are counted as a filter that is asked for all of them counts them. */
 struct gs_explanation {
     struct gs_ask ask;                  /**< n_lines 0: the pod asks for nothing of ours */
     const struct gs_explain_node *node; /**< those that fit first, then by how few would have to
                                            end, then by name */
     size_t n_nodes, n_fit;
+    const struct gs_explain_trouble *trouble; /**< by name */
+    size_t n_troubles;
     struct gs_str sentence; /**< as the event has it; empty where some node fits */
 };
 

@@ -221,7 +221,7 @@ static int refuse_names(struct call *c)
     struct gs_refusals refusals;
     int rc = 0;
 
-    gs_refusals_init(&refusals, &c->ask, &c->reply, &c->shortage);
+    gs_refusals_init(&refusals, c->books, &c->ask, &c->reply, &c->shortage);
     for (size_t i = 0; rc == 0 && i < c->n_names; i++)
         rc = gs_refusals_add(&refusals, c->node[i], c->name[i]);
     gs_refusals_fini(&refusals);
@@ -335,7 +335,7 @@ static int simulate_on(struct call *c, struct gs_books *books)
     }
     if (rc != -ENOSPC)
         return rc;
-    gs_refusals_init(&refusals, &c->ask, &c->reply, &c->shortage);
+    gs_refusals_init(&refusals, books, &c->ask, &c->reply, &c->shortage);
     rc = 0;
     yyjson_arr_foreach(c->args.items, i, max, item)
     {
@@ -501,6 +501,14 @@ int gs_filter(const struct gs_filter_env *env, struct gs_str body, char **ret_re
     return rc;
 }
 
+static int refuse_unregistered(const struct gs_books *books, struct gs_str name, struct gs_err *err)
+{
+    const char *why = gs_books_unreadable(books, name);
+
+    return why != NULL ? gs_err_set(err, -ENOENT, "node unregistered (%s)", why)
+                       : gs_err_set(err, -ENOENT, "node unregistered");
+}
+
 int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod, int32_t priority,
                       struct gs_str name, struct gs_err *err)
 {
@@ -525,7 +533,7 @@ int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
         return gs_err_set(err, -ENODATA, "pod asks for no device");
     node = gs_books_node(env->books, name);
     if (node == NULL)
-        return gs_err_set(err, -ENOENT, "node unregistered");
+        return refuse_unregistered(env->books, name, err);
     memset(&reasons, 0, sizeof(reasons));
     gs_books_lift(env->books, pod->uid, priority); /* as in the filter */
     node = gs_books_node(env->books, name);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "control/books.h"
 #include "core/hash.h"
 
 static uint64_t hash_text(uint64_t hash, struct gs_str s)
@@ -46,11 +45,11 @@ static uint64_t hash_ask(const struct gs_ask *ask)
     return hash != 0 ? hash : 1;
 }
 
-void gs_refusals_init(struct gs_refusals *r, const struct gs_ask *ask,
+void gs_refusals_init(struct gs_refusals *r, struct gs_books *books, const struct gs_ask *ask,
                       struct gs_extender_reply *reply, struct gs_shortage *shortage)
 {
     *r = (struct gs_refusals){
-        .ask = ask, .reply = reply, .shortage = shortage, .hash = hash_ask(ask)};
+        .books = books, .ask = ask, .reply = reply, .shortage = shortage, .hash = hash_ask(ask)};
 }
 
 void gs_refusals_fini(struct gs_refusals *r)
@@ -103,21 +102,53 @@ static int text_of(struct gs_refusals *r, const struct gs_books_refusal *refusal
     return 0;
 }
 
-int gs_refusals_add(struct gs_refusals *r, const struct gs_node *node, struct gs_str name)
+static int lacks(struct gs_refusals *r, const struct gs_node *node, struct gs_str *ret_text)
 {
-    struct gs_str text = GS_STR("node unregistered");
     const struct gs_books_refusal *refusal;
+    struct gs_str card, rival;
+    int rc = find(r, node, &refusal);
+
+    if (rc == 0)
+        rc = text_of(r, refusal, ret_text);
+    if (rc < 0)
+        return rc;
+    gs_shortage_add(r->shortage, node, &refusal->lack);
+    if (refusal->lack.reason == GS_REASON_CARD_CLAIMED_TWICE &&
+        r->shortage->of[GS_REASON_CARD_CLAIMED_TWICE].nodes == 1 &&
+        gs_books_rival(r->books, node->name, &card, &rival))
+        gs_shortage_claim(r->shortage, node->name, card, rival);
+    return 0;
+}
+
+/* HAMi's words first. */
+static int tell_unreadable(struct gs_refusals *r, const char *why, struct gs_str *ret)
+{
+    struct gs_buf text = {0};
     int rc;
 
-    if (node == NULL) {
-        r->shortage->unregistered++;
-    } else {
-        rc = find(r, node, &refusal);
-        if (rc == 0)
-            rc = text_of(r, refusal, &text);
+    gs_buf_addf(&text, "node unregistered (%s)", why);
+    rc = gs_buf_check(&text);
+    if (rc == 0)
+        *ret = gs_extender_reply_keep(r->reply, gs_buf_str(&text));
+    gs_buf_fini(&text);
+    return rc == 0 && ret->p == NULL ? -ENOMEM : rc;
+}
+
+int gs_refusals_add(struct gs_refusals *r, const struct gs_node *node, struct gs_str name)
+{
+    const char *unreadable = gs_books_unreadable(r->books, name);
+    struct gs_str text = GS_STR("node unregistered");
+    int rc = node != NULL ? lacks(r, node, &text) : 0;
+
+    if (rc < 0)
+        return rc;
+    r->shortage->unregistered += node == NULL;
+    if (unreadable != NULL)
+        gs_shortage_unreadable(r->shortage, name, unreadable);
+    if (unreadable != NULL && node == NULL) {
+        rc = tell_unreadable(r, unreadable, &text);
         if (rc < 0)
             return rc;
-        gs_shortage_add(r->shortage, node, &refusal->lack);
     }
     gs_extender_reply_failed(r->reply, name, text);
     return 0;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "control/books.h"
 #include "control/extender.h"
 #include "control/shortage.h"
 #include "core/cleanup.h"
@@ -14,6 +15,7 @@
 #define GS_REFUSAL_TEXTS 64 /* a power of two */
 
 struct gs_refusals {
+    struct gs_books *books;
     const struct gs_ask *ask;
     struct gs_extender_reply *reply;
     struct gs_shortage *shortage;
@@ -26,7 +28,7 @@ struct gs_refusals {
 };
 
 /** Everything is borrowed. Release with gs_refusals_fini(). */
-void gs_refusals_init(struct gs_refusals *r, const struct gs_ask *ask,
+void gs_refusals_init(struct gs_refusals *r, struct gs_books *books, const struct gs_ask *ask,
                       struct gs_extender_reply *reply, struct gs_shortage *shortage);
 void gs_refusals_fini(struct gs_refusals *r);
 /** Ask a node why, and say so in the answer; NULL: it has no devices of ours. `name` lives until

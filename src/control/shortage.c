@@ -93,6 +93,36 @@ void gs_shortage_add(struct gs_shortage *s, const struct gs_node *node,
     line->card = card_of(node, lack);
 }
 
+void gs_shortage_claim(struct gs_shortage *s, struct gs_str node, struct gs_str card,
+                       struct gs_str rival)
+{
+    struct gs_shortage_line *line = &s->of[GS_REASON_CARD_CLAIMED_TWICE];
+
+    if (line->card.n > 0)
+        return;
+    line->node = node;
+    line->card = card;
+    line->rival = rival;
+}
+
+void gs_shortage_write_claim(struct gs_str node, struct gs_str card, struct gs_str rival,
+                             struct gs_buf *buf)
+{
+    gs_buf_addf(buf, "card %.*s is registered ", (int)card.n, card.p);
+    if (gs_str_eq(node, rival))
+        gs_buf_addf(buf, "twice by %.*s", (int)node.n, node.p);
+    else
+        gs_buf_addf(buf, "by %.*s and by %.*s", (int)node.n, node.p, (int)rival.n, rival.p);
+}
+
+void gs_shortage_unreadable(struct gs_shortage *s, struct gs_str node, const char *text)
+{
+    if (s->unreadable++ > 0)
+        return;
+    s->bad = node;
+    s->bad_text = text;
+}
+
 static void write_amounts(const struct gs_shortage_line *line, enum gs_reason reason,
                           struct gs_buf *buf)
 {
@@ -124,13 +154,21 @@ void gs_shortage_write(const struct gs_shortage *s, struct gs_buf *buf)
         gs_buf_addf(buf, "%s%zu node%s: ", before, s->of[i].nodes, s->of[i].nodes == 1 ? "" : "s");
         if (s->of[i].need > 0)
             write_amounts(&s->of[i], i, buf);
+        else if (s->of[i].rival.n > 0)
+            gs_shortage_write_claim(s->of[i].node, s->of[i].card, s->of[i].rival, buf);
         else
             gs_buf_adds(buf, meaning[i]);
         before = "; ";
     }
-    if (s->unregistered > 0)
+    if (s->unregistered > 0) {
         gs_buf_addf(buf, "%s%zu node%s: no devices registered", before, s->unregistered,
                     s->unregistered == 1 ? "" : "s");
+        before = "; ";
+    }
+    if (s->unreadable > 0)
+        gs_buf_addf(buf, "%sof %zu node%s something cannot be read: %.*s: %s", before,
+                    s->unreadable, s->unreadable == 1 ? "" : "s", (int)s->bad.n, s->bad.p,
+                    s->bad_text);
 }
 
 void gs_shortage_write_node(const struct gs_reasons *reasons, struct gs_buf *buf)

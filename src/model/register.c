@@ -152,7 +152,7 @@ static int read_text(struct gs_str text, struct gs_arena *arena, struct gs_devic
             continue;
         rc = read_segment(segment, arena, n > 0 ? &dev[n - 1] : NULL, &dev[n], err);
         if (rc < 0)
-            return rc;
+            return gs_err_wrap(err, rc, "device %zu", n);
         n++;
     }
     *ret = dev;
@@ -237,7 +237,7 @@ static int read_elements(const struct reading *r, yyjson_val *root, struct gs_de
         if (rc == 0 && r->own != NULL && r->own->more != NULL && yyjson_is_obj(v))
             rc = r->own->more(r->own->user, v, r->arena, &dev[i], r->err);
         if (rc < 0)
-            return gs_err_wrap(r->err, rc, "device %zu of the node annotation", i);
+            return gs_err_wrap(r->err, rc, "device %zu", i);
     }
     *ret = dev;
     *ret_n = n;
@@ -251,7 +251,7 @@ static int read_json(const struct reading *r, struct gs_str text, struct gs_devi
     int rc = gs_json_parse(text, GS_REGISTER_BYTES_MAX, &doc, r->err);
 
     if (rc < 0)
-        return gs_err_wrap(r->err, rc, "node annotation");
+        return rc;
     rc = read_elements(r, yyjson_doc_get_root(doc), ret, ret_n);
     yyjson_doc_free(doc);
     return rc;
@@ -279,8 +279,11 @@ int gs_register_check(struct gs_device *dev, size_t n, struct gs_err *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < n; i++)
+    for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = check_device(&dev[i], err);
+        if (rc < 0)
+            rc = gs_err_wrap(err, rc, "device %zu", i);
+    }
     return rc;
 }
 

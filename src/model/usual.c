@@ -159,7 +159,8 @@ int gs_usual_read_register(const struct gs_policy *policy, const struct gs_node_
         return -ENOENT;
     rc = gs_register_read(*text, &own, arena, &dev, &n, err);
     if (rc < 0)
-        return rc;
+        return gs_err_wrap(err, rc, "annotation %.*s", (int)policy->keys.node_register.n,
+                           policy->keys.node_register.p);
     *ret_dev = dev;
     ret->n = (uint32_t)n;
     return 0;

@@ -73,8 +73,10 @@ static int gather(struct explaining *e, struct gs_err *err)
     if (e->gather.lacks_quotas)
         gs_app_say("resourcequotas may not be listed: quotas are not considered");
     if (e->gather.n_unreadable > 0)
-        gs_app_say("%zu objects, or annotations of them, cannot be read and are left out",
-                   e->gather.n_unreadable);
+        gs_app_say(
+            "%zu objects, or annotations of them, cannot be read and are left out; the first: "
+            "%s",
+            e->gather.n_unreadable, e->gather.unreadable.text);
     return 0;
 }
 

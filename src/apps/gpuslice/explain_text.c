@@ -124,6 +124,13 @@ void gs_explain_text(const struct gs_explanation *e, const struct gs_kube_pod *p
     }
     for (size_t i = 0; i < e->n_nodes; i++)
         add_node(&e->node[i], buf);
+    for (size_t i = 0; i < e->n_troubles; i++) {
+        gs_buf_adds(buf, "\n");
+        add(buf, e->trouble[i].node);
+        gs_buf_adds(buf, ": cannot be read: ");
+        add(buf, gs_str_of(e->trouble[i].text));
+        gs_buf_adds(buf, "\n");
+    }
 }
 
 /* ---- JSON ---- */
@@ -201,7 +208,7 @@ int gs_explain_json(const struct gs_explanation *e, const struct gs_kube_pod *po
                     struct gs_buf *buf)
 {
     yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-    yyjson_mut_val *root = yyjson_mut_obj(doc), *nodes = yyjson_mut_arr(doc), *of;
+    yyjson_mut_val *root = yyjson_mut_obj(doc), *nodes = yyjson_mut_arr(doc), *of, *bad;
     char *text;
     size_t n = 0;
 
@@ -217,6 +224,13 @@ int gs_explain_json(const struct gs_explanation *e, const struct gs_kube_pod *po
     for (size_t i = 0; i < e->n_nodes; i++)
         add_json_node(doc, nodes, &e->node[i]);
     (void)yyjson_mut_obj_add_val(doc, root, "nodes", nodes);
+    bad = yyjson_mut_obj_add_arr(doc, root, "unreadable");
+    for (size_t i = 0; i < e->n_troubles; i++) {
+        yyjson_mut_val *one = yyjson_mut_arr_add_obj(doc, bad);
+
+        put(doc, one, "node", e->trouble[i].node);
+        put(doc, one, "why", gs_str_of(e->trouble[i].text));
+    }
     (void)yyjson_mut_obj_add_uint(doc, root, "fit", e->n_fit);
     put(doc, root, "sentence", e->sentence);
     text = yyjson_mut_write(doc, YYJSON_WRITE_ALLOW_INVALID_UNICODE, &n);

@@ -63,27 +63,43 @@ static void keep_pod(struct gs_gather *g, yyjson_val *object)
     free(text);
 }
 
+static void leave_out(struct gs_gather *g, enum kind kind, yyjson_val *object, int rc,
+                      struct gs_err *err)
+{
+    static const char *const word[KINDS] = {"node", "pod", "quota"};
+    yyjson_val *meta = yyjson_obj_get(object, "metadata");
+    struct gs_str ns = gs_kube_json_text(yyjson_obj_get(meta, "namespace"));
+    struct gs_str name = gs_kube_json_text(yyjson_obj_get(meta, "name"));
+
+    if (g->n_unreadable++ > 0)
+        return;
+    (void)gs_err_wrap(err, rc, "%s %.*s%s%.*s", word[kind], (int)ns.n, ns.p, ns.n > 0 ? "/" : "",
+                      (int)name.n, name.p);
+    g->unreadable = *err;
+}
+
 static void take(struct feeding *f, enum kind kind, yyjson_val *object)
 {
     struct gs_feed feed = {.books = f->g->books, .arena = &f->arena};
-    struct gs_node_view view;
+    struct gs_node_view view = {0};
     struct gs_kube_node node;
     struct gs_feed_pod pod;
+    struct gs_err err = {0};
     int rc = 0;
 
     gs_arena_reset(&f->arena);
     if (kind == PODS && is_the_pod(f->g, object))
         keep_pod(f->g, object);
     else if (kind == PODS)
-        rc = gs_feed_pod(&feed, object, &pod, NULL);
+        rc = gs_feed_pod(&feed, object, &pod, &err);
     else if (kind == NODES)
-        rc = gs_feed_node(&feed, object, &node, &view, NULL);
+        rc = gs_feed_node(&feed, object, &node, &view, &err);
     else
-        rc = gs_feed_quota(&feed, object, NULL);
+        rc = gs_feed_quota(&feed, object, &err);
     if (rc == -ENOMEM)
         f->rc = rc;
-    else if (rc < 0)
-        f->g->n_unreadable++;
+    else if (rc < 0 && gs_books_unreadable(f->g->books, view.name) == NULL) /* that is told of */
+        leave_out(f->g, kind, object, rc, &err);
 }
 
 /* ---- a cluster ---- */

@@ -9,12 +9,13 @@
 #include "core/str.h"
 
 struct gs_gather {
-    struct gs_books *books; /**< the caller's */
-    struct gs_str ns, name; /**< the pod; ns empty: that of the kubeconfig, "default" in a dump */
-    struct gs_buf ns_text;  /**< own */
-    struct gs_buf pod;      /**< its JSON; empty: it was not there */
-    size_t n_unreadable;    /**< objects that were left out */
-    bool lacks_quotas;      /**< they may not be read with these rights */
+    struct gs_books *books;   /**< the caller's */
+    struct gs_str ns, name;   /**< the pod; ns empty: that of the kubeconfig, "default" in a dump */
+    struct gs_buf ns_text;    /**< own */
+    struct gs_buf pod;        /**< its JSON; empty: it was not there */
+    size_t n_unreadable;      /**< objects that were left out */
+    struct gs_err unreadable; /**< the first of them, and why */
+    bool lacks_quotas;        /**< they may not be read with these rights */
 };
 
 /** Read a cluster once. @path  as --kubeconfig; may be NULL. 0, or negative with err. */

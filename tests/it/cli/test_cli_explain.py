@@ -110,6 +110,16 @@ def test_own_share_does_not_count(dump):
     assert got["fit"] == 1 and got["pod"]["node"] == "n2"
 
 
+def test_bound_pod_with_full_annotations(dump):
+    """Of 262,144 bytes 16,384 are kept for a grant: one that has its grant may have used them."""
+    pod = waiting("held", gpu(gpumem=8192), annotations={"hami.io/vgpu-devices-allocated": "GPU-n2-0,NVIDIA,8192,0:;",
+                                                         "k": "v" * 250000})
+    assert "with a grant, which takes 16384" in explain("--from-dump", dump(pod), "pod", "team/held", status=1)
+    pod["spec"]["nodeName"] = "n2"
+    got = json.loads(explain("--from-dump", dump(pod), "--json", "pod", "team/held"))
+    assert got["fit"] == 1 and got["nodes"][0]["name"] == "n2"
+
+
 def test_quota(dump):
     quota = {"kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "team"},
              "spec": {"hard": {"limits.nvidia.com/gpumem": "14500"}}}  # 14336 are used
@@ -144,6 +154,30 @@ def test_refusals(dump, tmp_path):
     assert "line: 2" in message and "deviceSplitCount" in message
 
 
+def test_node_that_cannot_be_read(dump):
+    """The daemon's log and the pod's event say the same: the node, its annotation, and what is wrong with it."""
+    bad = register("bad", 2)
+    bad["metadata"]["annotations"]["hami.io/node-nvidia-register"] = "a,1,1,1,T,0,true:b,x,1,1,T,0,true:"
+    path = dump(bad, waiting("job", gpu(gpumem=8000), annotations={"nvidia.com/use-gputype": "A10"}))
+    why = 'annotation hami.io/node-nvidia-register: device 1: invalid count field: "x"'
+    got = json.loads(explain("--from-dump", path, "--json", "pod", "team/job"))
+    assert got["unreadable"] == [{"node": "bad", "why": why}]
+    assert f"; 1 node: no devices registered; of 1 node something cannot be read: bad: {why}" in got["sentence"]
+    assert f"\nbad: cannot be read: {why}\n" in explain("--from-dump", path, "pod", "team/job")
+    done = subprocess.run(command("--from-dump", path, "pod", "team/job"), capture_output=True, timeout=60)
+    assert done.stderr == b""  # it is said once
+
+
+def test_a_card_of_two_nodes(dump):
+    path = dump(register("n1", 1) | {"metadata": {**register("n1", 1)["metadata"], "name": "copy"}},
+                waiting("job", gpu(gpumem=8000), annotations={"nvidia.com/use-gpuuuid": "GPU-n1-0"}))
+    got = json.loads(explain("--from-dump", path, "--json", "pod", "team/job"))
+    nodes = {n["name"]: n for n in got["nodes"]}
+    assert "CardClaimedTwice" in nodes["copy"]["reasons"]
+    assert nodes["copy"]["words"] == "card GPU-n1-0 is registered by copy and by n1"
+    assert "card GPU-n1-0 is registered by" in got["sentence"]
+
+
 def test_hostile_names(dump):
     """Nothing from the cluster drives the terminal; what cannot be read is counted and left out."""
     evil = holder("\x1b[31mred", "n1", "GPU-n1-1,NVIDIA,1,1:;")
@@ -153,3 +187,4 @@ def test_hostile_names(dump):
     assert done.returncode == 0
     assert b"\x1b" not in done.stdout
     assert b"1 objects" in done.stderr
+    assert b"the first: pod 5" in done.stderr or b"the first: pod : " in done.stderr

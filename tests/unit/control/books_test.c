@@ -166,6 +166,8 @@ static void unreadable(void **state)
     static const char *const cards[] = {"[", "[{\"id\":1}]", "[{\"id\":\"a:b\"}]",
                                         "[{\"id\":\"a\",\"count\":1e9999}]", "a,b:"};
     struct world *w = *state;
+    struct gs_str name;
+    size_t n = 0;
 
     assert_int_equal(world_cards(w, "n", "gpu", 1, 8000), 0);
     assert_int_equal(world_pod(w, "p", "n", G(1000, 10)), 0);
@@ -173,7 +175,20 @@ static void unreadable(void **state)
         assert_int_equal(world_node(w, "n", cards[i]), -EINVAL);
         assert_string_not_equal(w->err.text, "");
         assert_use(w, "n", "gpu0", 1, 1000, 10); /* what was known holds */
+        assert_string_equal(gs_books_unreadable(w->books, GS_STR("n")), w->err.text);
     }
+    assert_string_equal(w->err.text, "annotation hami.io/node-nvidia-register: device 0: "
+                                     "unexpected field count 2 in node annotation");
+    assert_int_equal(world_node(w, "m", "[}"), -EINVAL);
+    assert_ptr_equal(strstr(w->err.text, "annotation hami.io/node-nvidia-register: JSON at byte 1"),
+                     w->err.text);
+    for (size_t pos = 0; gs_books_next_unreadable(w->books, &pos, &name) != NULL; n++)
+        assert_true(gs_str_eq_c(name, "n") || gs_str_eq_c(name, "m"));
+    assert_int_equal(n, 2);
+    gs_books_node_gone(w->books, GS_STR("m"));
+    assert_null(gs_books_unreadable(w->books, GS_STR("m")));
+    assert_int_equal(world_cards(w, "n", "gpu", 1, 8000), 0);
+    assert_null(gs_books_unreadable(w->books, GS_STR("n")));
     for (size_t i = 0; i < sizeof(grant) / sizeof(grant[0]); i++) {
         assert_int_equal(world_pod(w, "q", "n", G(500, 5)), 0);
         assert_use(w, "n", "gpu0", 2, 1500, 15);

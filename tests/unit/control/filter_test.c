@@ -350,6 +350,49 @@ static void a12_24_reasons_of_eight_cards(void **state)
     assert_int_equal(w->note.n_unregistered, 1);
 }
 
+/* The same words as in the log and in gpuslice explain. */
+static void unreadable_annotations_are_told(void **state)
+{
+    static const char why[] = "annotation hami.io/node-nvidia-register: device 1: "
+                              "invalid count field: \"x\"";
+    static const char words[] = "; of 2 nodes something cannot be read: bad: ";
+    struct world *w = *state;
+    const char *at;
+
+    assert_int_equal(world_node(w, "bad", "a,1,1,1,T,0,true:b,x,1,1,T,0,true:"), -EINVAL);
+    assert_string_equal(w->err.text, why);
+    assert_int_equal(world_cards(w, "old", "g", 1, 1000), 0);
+    assert_int_equal(world_node(w, "old", "["), -EINVAL); /* what was known holds */
+    world_filter(w, "{'Pod':%s,'NodeNames':['bad','old','x']}", world_ask(w, "p", 2000, 10));
+    assert_string_equal(world_failed(w, "x"), "node unregistered");
+    at = world_failed(w, "bad");
+    assert_ptr_equal(strstr(at, "node unregistered ("), at);
+    assert_non_null(strstr(at, why));
+    assert_non_null(strstr(world_failed(w, "old"), "CardInsufficientMemory"));
+    at = strstr(w->note.text.p, words);
+    assert_non_null(at);
+    assert_non_null(strstr(at, why));
+    assert_int_equal(w->note.n_unregistered, 2);
+}
+
+static void rival_is_told(void **state)
+{
+    struct world *w = *state;
+
+    assert_int_equal(world_cards(w, "a", "x", 1, 8000), 0);
+    assert_int_equal(world_cards(w, "b", "x", 1, 8000), 0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['a','b']}", world_ask(w, "p", 2000, 10));
+    assert_string_equal(world_failed(w, "a"), "1/1 CardClaimedTwice");
+    assert_non_null(strstr(w->note.text.p, "2 nodes: card x0 is registered by a and by b"));
+    assert_int_equal(world_node(w, "b",
+                                "[{\"id\":\"y\",\"count\":10,\"devmem\":8000,\"devcore\":100,"
+                                "\"health\":true},{\"id\":\"y\",\"count\":10,\"devmem\":8000,"
+                                "\"devcore\":100,\"health\":true}]"),
+                     0);
+    world_filter(w, "{'Pod':%s,'NodeNames':['b']}", world_ask(w, "p", 2000, 10));
+    assert_non_null(strstr(w->note.text.p, "1 node: card y is registered twice by b"));
+}
+
 /* What a node lacked is remembered, and forgotten with any change of its use. */
 static void reasons_are_of_this_moment(void **state)
 {
@@ -688,7 +731,7 @@ static void cards_that_two_claim_are_told(void **state)
     world_filter(w, "{'Pod':%s,'NodeNames':['b']}", world_ask(w, "q", 1000, 10));
     assert_string_equal(world_failed(w, "b"), "1/1 CardClaimedTwice");
     assert_true(w->note.why == 1u << GS_REASON_CARD_CLAIMED_TWICE);
-    assert_non_null(memmem(w->note.text.p, w->note.text.n, "claim to be the card", 20));
+    assert_non_null(strstr(w->note.text.p, "1 node: card x0 is registered by b and by a"));
     /* an autoscaler thinks nodes up by copying one: these are not two that claim a card */
     (void)snprintf(a, sizeof(a), node, "t1");
     (void)snprintf(b, sizeof(b), node, "t2");
@@ -886,6 +929,8 @@ int main(void)
         T(a12_23_missing_pod),
         T(a12_24_reasons_of_eight_cards),
         T(reasons_are_of_this_moment),
+        T(unreadable_annotations_are_told),
+        T(rival_is_told),
         T(names_nodes_both_or_neither),
         T(pod_that_asks_for_nothing_passes),
         T(asked_again_the_first_decision_is_void),
