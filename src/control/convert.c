@@ -37,19 +37,21 @@ static int container_of(const struct gs_kube_container *c, struct gs_arena *aren
     return 0;
 }
 
-/* What a pod gets where it says nothing, at most, and for the kubelet to hear of it. */
-#define GRACE_S     30
-#define GRACE_MAX_S 3600
-#define MARGIN_S    30
+/* What a pod gets where it says nothing, and for the kubelet to hear of it. */
+#define GRACE_S  30
+#define MARGIN_S 30
 
 /* How long containers may run on when the pod is deleted by force: the kubelet gives them their
- * time even then. Source: Kubernetes 1.36, pkg/kubelet/pod_workers.go,
+ * time even then, and a kubelet that knew of a deletion with more of it, that. Hours, where that is
+ * what the pod says: they run for hours. Source: Kubernetes 1.36, pkg/kubelet/pod_workers.go,
  * calculateEffectiveGracePeriod. */
 static int64_t outlives_ms(const struct gs_kube_pod *pod)
 {
     int64_t grace_s = pod->grace_s < 0 ? GRACE_S : pod->grace_s;
 
-    return ((grace_s < GRACE_MAX_S ? grace_s : GRACE_MAX_S) + MARGIN_S) * 1000;
+    if (grace_s < pod->meta.deletion_grace_s)
+        grace_s = pod->meta.deletion_grace_s;
+    return ((grace_s < INT32_MAX ? grace_s : INT32_MAX) + MARGIN_S) * 1000;
 }
 
 static bool is_running(const struct gs_kube_pod *pod)

@@ -259,7 +259,7 @@ int gs_ask_read(const struct gs_pod *pod, const struct gs_policies *policies,
         return rc;
     ask.is_node_spread = gs_str_eq_c(text.n > 0 ? text : flags->node_policy, "spread");
     rc = read_lines(&ask, arena);
-    if (rc == 0 && ask.n_lines > 0) {
+    if (rc == 0 && ask.n_lines > 0 && pod->node_name.n == 0) { /* else its grant is there */
         rc = gs_pod_check_room(pod, GS_ANNOTATIONS_RESERVE, err);
         if (rc < 0)
             return rc;

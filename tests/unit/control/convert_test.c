@@ -14,8 +14,10 @@
 #define WAITS "{'name':'c','state':{'waiting':{'reason':'ContainerCreating'}}}"
 #define ENDED "{'name':'c','state':{'terminated':{'exitCode':137}}}"
 
-/* How long could containers of a pod with these statuses and this grace period run on? */
-static int64_t outlives(const char *statuses, const char *init_statuses, const char *grace)
+/* How long could containers of a pod with these statuses and this grace period run on? `meta`: more
+ * of its metadata. */
+static int64_t outlives_from(const char *meta, const char *statuses, const char *init_statuses,
+                             const char *grace)
 {
     struct gs_policies none = {0};
     struct gs_arena arena = {0};
@@ -27,10 +29,10 @@ static int64_t outlives(const char *statuses, const char *init_statuses, const c
     int64_t ms;
 
     (void)snprintf(text, sizeof(text),
-                   "{'metadata':{'name':'p','namespace':'ns','uid':'u'},'spec':{'nodeName':'n'%s,"
+                   "{'metadata':{'name':'p','namespace':'ns','uid':'u'%s},'spec':{'nodeName':'n'%s,"
                    "'initContainers':[{'name':'i'}],'containers':[{'name':'c'}]},'status':{"
                    "'phase':'Running','containerStatuses':[%s],'initContainerStatuses':[%s]}}",
-                   grace, statuses, init_statuses);
+                   meta, grace, statuses, init_statuses);
     for (char *p = text; *p != '\0'; p++)
         if (*p == '\'')
             *p = '"';
@@ -43,6 +45,11 @@ static int64_t outlives(const char *statuses, const char *init_statuses, const c
     yyjson_doc_free(doc);
     gs_arena_fini(&arena);
     return ms;
+}
+
+static int64_t outlives(const char *statuses, const char *init_statuses, const char *grace)
+{
+    return outlives_from("", statuses, init_statuses, grace);
 }
 
 /* 30 s is the API server's default of terminationGracePeriodSeconds; the kubelet gives it also to a
@@ -58,9 +65,19 @@ static void containers_that_run_may_run_on(void **state)
     assert_int_equal(outlives(ENDED "," RUNS, "", ""), 60000);
     assert_int_equal(outlives(RUNS, "", ",'terminationGracePeriodSeconds':0"), 30000);
     assert_int_equal(outlives(RUNS, "", ",'terminationGracePeriodSeconds':600"), 630000);
-    /* bounded, whatever its owner writes */
+    assert_int_equal(outlives(RUNS, "", ",'terminationGracePeriodSeconds':7200"), 7230000);
+    /* a number, whatever its owner writes */
     assert_int_equal(outlives(RUNS, "", ",'terminationGracePeriodSeconds':9223372036854775807"),
-                     3630000);
+                     (INT64_C(2147483647) + 30) * 1000);
+    /* kubectl delete --grace-period=7200, and by force while that runs */
+    assert_int_equal(outlives_from(",'deletionTimestamp':'2026-01-01T02:00:00Z',"
+                                   "'deletionGracePeriodSeconds':7200",
+                                   RUNS, "", ""),
+                     7230000);
+    assert_int_equal(outlives_from(",'deletionTimestamp':'2026-01-01T02:00:00Z',"
+                                   "'deletionGracePeriodSeconds':0",
+                                   RUNS, "", ",'terminationGracePeriodSeconds':600"),
+                     630000);
 }
 
 int main(void)
