@@ -2,6 +2,7 @@
 
 #include <cyaml/cyaml.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What is loaded of the file at a time: one section; the other keys are ignored. */
@@ -91,21 +92,30 @@ static int read_shape(struct reading *r, const struct gs_policy_section *section
     return rc;
 }
 
+/* Is what is wrong that the section as a whole is a list, not a mapping, or the other way round?
+ * Then it is of the older shape, and what is wrong in that is to be told. */
+static bool is_of_other_shape(const struct gs_policy_section *section, const struct gs_err *err)
+{
+    char words[128];
+
+    (void)snprintf(words, sizeof(words), "_START in mapping field '%s'", section->key);
+    return section->older->type != section->schema->type && strstr(err->text, words) != NULL;
+}
+
 static int read_section(struct reading *r, const struct gs_policy_section *section,
                         struct gs_policies *out, struct gs_err *err)
 {
-    struct gs_err first = {0};
-    int rc, older;
+    struct gs_err first = {0}, second = {0};
+    int rc;
 
     if (r->conf->text.p == NULL) {
         rc = section->make(NULL, false, r->arena, out, err);
         return rc < 0 ? rc : 1;
     }
     rc = read_shape(r, section, false, out, &first);
-    if (rc == -EINVAL && section->older != NULL) {
-        older = read_shape(r, section, true, out, NULL);
-        if (older >= 0)
-            return older;
+    if (rc == -EINVAL && section->older != NULL && is_of_other_shape(section, &first)) {
+        rc = read_shape(r, section, true, out, &second);
+        first = second;
     }
     if (rc < 0)
         return gs_err_set(err, rc, "%s: %s", section->key, first.text);

@@ -201,6 +201,11 @@ static void test_bad(void **state)
         {"nvidia: [1]\n", "nvidia", "line: 1"},
         {"hygon:\n  memoryFactor: many\n", "hygon", "line: 2"},
         {"nvidia: {\n", "", "line"},
+        /* the list that vnpus was: what is wrong in it, not that it is one */
+        {"vnpus:\n  - commonWord: A\n    memoryAllocatable: many\n", "vnpus", "line: 3"},
+        {"vnpus:\n  - commonWord: A\n", "vnpus", "A has no memoryAllocatable"},
+        {"vnpus:\n  configs:\n    - commonWord: A\n", "vnpus", "A has no memoryAllocatable"},
+        {"vnpus: 5\n", "vnpus", "line: 1"},
     };
     struct read r;
 
