@@ -282,9 +282,9 @@ def test_pods_are_confined(template):
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
 
 
-def probe_of(objects, kind):
+def probe_of(objects, kind, name="gpuslice-scheduler"):
     containers = helm.pick(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    return next(c for c in containers if c["name"] == "gpuslice-scheduler").get(kind)
+    return next(c for c in containers if c["name"] == name).get(kind)
 
 
 def test_a_daemon_that_hangs_is_restarted(template):
@@ -298,6 +298,22 @@ def test_a_daemon_that_hangs_is_restarted(template):
     assert probe_of(template({"scheduler": {"livenessProbe": False}}), "livenessProbe") is None
     elsewhere = template({"scheduler": {"metricsBindAddress": "127.0.0.1:9395"}})  # no kubelet gets there
     assert probe_of(elsewhere, "livenessProbe")["httpGet"] == {"path": "/healthz", "port": "http", "scheme": "HTTPS"}
+
+
+def test_a_kube_scheduler_that_hangs_is_restarted(template):
+    """Where the API server is reached but its work stands still, nobody else takes the lease; where it cannot renew it,
+    it is to end. At the port that it listens at."""
+    def probes(*args, **more):
+        objects = template({"scheduler": {"kubeScheduler": {"extraNewArgs": ["--config=/config/config.yaml", *args]}, **more}})
+        return [probe_of(objects, kind, "kube-scheduler") for kind in ("livenessProbe", "startupProbe")]
+    live, start = probes()
+    assert live["httpGet"] == start["httpGet"] == {"path": "/healthz", "port": 10259, "scheme": "HTTPS"}
+    # as kubeadm's manifest: 80 s, and 240 s to start; but the first look is at once, since the pod is not ready before
+    assert live["periodSeconds"] * live["failureThreshold"] == 80
+    assert start["periodSeconds"] * start["failureThreshold"] == 240 and start["periodSeconds"] <= 2
+    assert all(p["timeoutSeconds"] == 15 and "initialDelaySeconds" not in p for p in (live, start))
+    assert all(p["httpGet"]["port"] == 10300 for p in probes("--secure-port=10300"))
+    assert probes("--bind-address=127.0.0.1") == probes("--secure-port=0") == probes(livenessProbe=False) == [None, None]
 
 
 def test_webhook_as_hami_registers_it(template):

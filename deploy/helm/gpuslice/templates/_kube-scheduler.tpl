@@ -34,3 +34,24 @@ extenders:
         ignoredByScheduler: true
       {{- end }}
 {{- end -}}
+
+{{- /* kube-scheduler's probes, with kubeadm's patience: eight of 10 s that fail, and four minutes to start. But the first
+       is asked at once, for the pod is not ready before. /healthz has been there in every version (/livez since 1.31), is
+       open to all, and fails where the lease that it should hold was not renewed. None where it listens on some addresses
+       alone: the kubelet asks the pod's. */ -}}
+{{- define "gpuslice.kubeSchedulerProbes" -}}
+{{- $args := join "\n" .Values.scheduler.kubeScheduler.extraNewArgs -}}
+{{- $port := regexFind "--secure-port=[0-9]+" $args | trimPrefix "--secure-port=" | default "10259" -}}
+{{- if not (or (contains "--bind-address" $args) (eq $port "0")) -}}
+livenessProbe:
+  httpGet: {path: /healthz, port: {{ $port }}, scheme: HTTPS}
+  periodSeconds: 10
+  failureThreshold: 8
+  timeoutSeconds: 15
+startupProbe:
+  httpGet: {path: /healthz, port: {{ $port }}, scheme: HTTPS}
+  periodSeconds: 2
+  failureThreshold: 120
+  timeoutSeconds: 15
+{{- end -}}
+{{- end -}}
