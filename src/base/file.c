@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,20 @@ void gs_file_close(int *fd)
         (void)close(*fd); /* nothing was written through it that a close could still lose */
     *fd = -1;
     errno = keep;
+}
+
+int gs_file_raise_limit(uint64_t *ret_most)
+{
+    struct rlimit limit, higher;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return -errno;
+    higher = (struct rlimit){.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &higher) ==
+        0) /* not where the kernel's own (fs.nr_open) is lower */
+        limit = higher;
+    *ret_most = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
+    return 0;
 }
 
 static int read_fd(int fd, size_t max, struct gs_buf *buf)

@@ -4,6 +4,7 @@
  * Folders are handled by descriptor so that nobody can swap one for a link between two steps. */
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "core/cleanup.h"
 
@@ -12,6 +13,10 @@ struct gs_err;
 
 /** Close and set to -1; for GS_CLEANUP on an int. Keeps errno. */
 void gs_file_close(int *fd);
+
+/** Raise the limit of open descriptors as far as it may be, for this process and those it starts.
+ *  Returns  0 and the limit that holds now (UINT64_MAX: none); negative errno: it cannot be told. */
+GS_WUR int gs_file_raise_limit(uint64_t *ret_most);
 
 /** Append the content of a file to `buf`.
  *  @dirfd   folder, or AT_FDCWD with a path.

@@ -324,6 +324,8 @@ static const struct listener_family listener_families[] = {
      AT(refused_access)},
     {OWN "http_too_large_total", "counter", "Bodies beyond a limit.", AT(refused_size)},
     {OWN "http_timeouts_total", "counter", "Peers that were too slow.", AT(timeouts)},
+    {OWN "http_crowded_total", "counter", "Connections closed because there were too many.",
+     AT(crowded)},
     {OWN "certificate_reloads_total", "counter", "Certificates taken into use while running.",
      AT(reloads)},
     {OWN "certificate_reload_failures_total", "counter", "Changed certificates that were refused.",

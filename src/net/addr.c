@@ -172,6 +172,18 @@ void gs_addr_put(const struct sockaddr *sa, char *text, size_t cap)
     }
 }
 
+void gs_addr_host(const struct sockaddr *sa, unsigned char ret_host[GS_ADDR_HOST])
+{
+    memset(ret_host, 0, GS_ADDR_HOST);
+    if (sa->sa_family == AF_INET6) {
+        memcpy(ret_host, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, GS_ADDR_HOST);
+    } else if (sa->sa_family == AF_INET) {
+        struct in_addr v4 = ipv4_of(sa);
+        memset(&ret_host[10], 0xff, 2); /* RFC 4291, 2.5.5.2 */
+        memcpy(&ret_host[12], &v4, sizeof(v4));
+    }
+}
+
 bool gs_addr_is_loopback(const struct sockaddr *sa)
 {
     if (sa->sa_family == AF_INET || is_mapped(sa))

@@ -28,6 +28,10 @@ GS_WUR int gs_addr_listen(const char *text, int backlog, struct gs_err *err);
 
 /** "1.2.3.4:80" or "[::1]:443"; IPv4 in IPv6 is written as IPv4; "" for other families. */
 void gs_addr_put(const struct sockaddr *sa, char *text, size_t cap);
+/** The host alone, so that equal bytes are one host: IPv4 as it is mapped into IPv6, other families
+ *  all zero. */
+#define GS_ADDR_HOST 16
+void gs_addr_host(const struct sockaddr *sa, unsigned char ret_host[GS_ADDR_HOST]);
 uint16_t gs_addr_port(const struct sockaddr *sa);
 /** 127.0.0.0/8, ::1, ::ffff:127.0.0.0/104. */
 bool gs_addr_is_loopback(const struct sockaddr *sa);

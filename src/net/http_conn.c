@@ -25,16 +25,27 @@ static struct gs_http_conn *conn_of(struct MHD_Connection *mhd)
     return info ? info->socket_context : NULL;
 }
 
+/** Of a connection that is cut nothing happens any more, though what was received may be read. */
 static void set_phase(struct gs_http_conn *conn, enum gs_http_phase phase, unsigned limit_ms)
 {
+    static const enum gs_http_room_wait waits[] = {
+        [GS_HTTP_FRESH] = GS_HTTP_ROOM_FIRST,   [GS_HTTP_IDLE] = GS_HTTP_ROOM_NEXT,
+        [GS_HTTP_HEADERS] = GS_HTTP_ROOM_PEER,  [GS_HTTP_BODY] = GS_HTTP_ROOM_PEER,
+        [GS_HTTP_HANDLING] = GS_HTTP_ROOM_OURS, [GS_HTTP_REPLYING] = GS_HTTP_ROOM_PEER,
+    };
+
+    if (conn->is_cut)
+        return;
     conn->phase = phase;
     conn->deadline_ns = limit_ms ? gs_loop_now_ns(conn->server->loop) + limit_ms * GS_CLOCK_MS : 0;
+    gs_http_room_wait(&conn->server->room, &conn->seat, waits[phase]);
 }
 
 void gs_http_conn_cut(struct gs_http_conn *conn)
 {
     conn->is_cut = true;
     conn->deadline_ns = 0;
+    gs_http_room_leave(&conn->server->room, &conn->seat);
     (void)shutdown(conn->fd, SHUT_RDWR); /* fails where the peer was faster: the same to us */
 }
 
@@ -91,27 +102,45 @@ static void ask_for_certificate(struct gs_http_conn *conn)
     gnutls_session_set_verify_function(info->tls_session, on_verify);
 }
 
+/** There may be one too many by now. */
+static void make_room(struct gs_http_conn *newcomer)
+{
+    struct gs_http_server *server = newcomer->server;
+    struct gs_http_room_seat *seat = gs_http_room_crowded(&server->room, &newcomer->seat);
+
+    if (!seat)
+        return;
+    struct gs_http_conn *conn = seat->owner;
+    memcpy(server->crowded_peer, conn->peer_text, sizeof(server->crowded_peer));
+    server->stats.crowded++;
+    gs_http_conn_cut(conn);
+}
+
 static void open_conn(struct gs_http_server *server, struct MHD_Connection *mhd, void **context)
 {
-    const union MHD_ConnectionInfo *info;
+    const struct sockaddr *peer =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     struct gs_http_conn *conn = calloc(1, sizeof(*conn));
 
-    *context = conn;
     server->stats.accepted++;
-    if (!conn)
-        return; /* its handshake or its first request fails */
+    if (!conn || gs_http_room_enter(&server->room, &conn->seat, peer) < 0) {
+        free(conn);
+        *context = NULL; /* no memory: its handshake or its first request fails */
+        return;
+    }
+    *context = conn;
+    conn->seat.owner = conn;
     conn->server = server;
     conn->mhd = mhd;
-    info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-    conn->fd = info->connect_fd;
-    info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    gs_addr_put(info->client_addr, conn->peer_text, sizeof(conn->peer_text));
-    conn->is_loopback = gs_addr_is_loopback(info->client_addr);
+    conn->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    gs_addr_put(peer, conn->peer_text, sizeof(conn->peer_text));
+    conn->is_loopback = gs_addr_is_loopback(peer);
     GS_LIST_PUSH(&server->conns, conn, link);
     server->stats.open++;
     if (server->tls.pair)
         ask_for_certificate(conn);
     set_phase(conn, GS_HTTP_FRESH, server->options.header_ms);
+    make_room(conn);
 }
 
 static void close_conn(struct gs_http_conn *conn)
@@ -119,6 +148,7 @@ static void close_conn(struct gs_http_conn *conn)
     struct gs_http_server *server = conn->server;
 
     GS_LIST_REMOVE(&server->conns, conn, link);
+    gs_http_room_leave(&server->room, &conn->seat);
     server->stats.open--;
     gs_server_tls_pair_unref(conn->pair);
     gs_buf_fini(&conn->body);
@@ -502,7 +532,7 @@ enum MHD_Result gs_http_conn_handle(void *server, struct MHD_Connection *mhd, co
     (void)version;
     if (!conn) {
         conn = *request_context = conn_of(mhd);
-        return conn ? begin(conn, url, method) : MHD_NO;
+        return conn && !conn->is_cut ? begin(conn, url, method) : MHD_NO;
     }
     if (conn->is_cut)
         return MHD_NO;
@@ -533,8 +563,7 @@ void gs_http_conn_completed(void *server, struct MHD_Connection *mhd, void **req
     drop_body(conn);
     gs_http_server_reply_fini(&conn->reply);
     conn->has_reply = false;
-    if (!conn->is_cut)
-        set_phase(conn, GS_HTTP_IDLE, conn->server->options.idle_ms);
+    set_phase(conn, GS_HTTP_IDLE, conn->server->options.idle_ms);
 }
 
 /* ---- answering later ---- */

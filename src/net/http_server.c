@@ -18,7 +18,12 @@
 #define SWEEP_MS 1000u
 /** How long connections whose handshake the kernel has begun may take to appear, when stopping. */
 #define DRAIN_MS 50u
-#define BACKLOG  1024
+#define BACKLOG  4096
+/** Connections beyond the limit that libmicrohttpd may have: those that are cut and that it has not
+ *  closed yet. It takes up to 11 before it looks at them. */
+#define ROOM_TO_TURN 16u
+/** The log says once in so long that connections are closed because there are too many. */
+#define CROWDED_LOG_S 60u
 /** Runs of libmicrohttpd in a row. */
 #define RUNS 8
 
@@ -129,6 +134,20 @@ static void look_at_files(struct gs_http_server *server)
         (void)gs_http_server_reload(server, &err); /* logged there */
 }
 
+static void tell_of_crowd(struct gs_http_server *server, uint64_t now)
+{
+    uint64_t n = server->stats.crowded - server->crowded_said;
+
+    if (n == 0 || now < server->crowded_log_ns)
+        return;
+    server->crowded_log_ns = now + CROWDED_LOG_S * GS_CLOCK_S;
+    server->crowded_said = server->stats.crowded;
+    GS_LOG_WARN("too many connections, those that waited longest were closed",
+                GS_LOG_CSTR("server", server->options.name), GS_LOG_UINT("closed", n),
+                GS_LOG_UINT("open", server->stats.open),
+                GS_LOG_CSTR("last_peer", server->crowded_peer));
+}
+
 /** Each second: slow peers, changed certificates. */
 static void sweep(void *user)
 {
@@ -141,6 +160,7 @@ static void sweep(void *user)
         server->stats.timeouts += conn->phase != GS_HTTP_IDLE;
         gs_http_conn_cut(conn);
     }
+    tell_of_crowd(server, now);
     look_at_files(server);
     gs_http_server_pump_soon(server); /* descriptors may have become free elsewhere */
     gs_loop_timer_in(server->loop, &server->sweep_timer, SWEEP_MS, sweep, server);
@@ -202,6 +222,8 @@ static void fill_defaults(struct gs_http_server_options *o)
         o->idle_ms = 180000;
     if (!o->max_connections)
         o->max_connections = 4096;
+    if (!o->max_per_peer)
+        o->max_per_peer = o->max_connections / 4 ? o->max_connections / 4 : 1;
     if (!o->header_limit)
         o->header_limit = (size_t)32 << 10;
 }
@@ -223,10 +245,10 @@ static struct MHD_Daemon *start_mhd(struct gs_http_server *server, int fd)
         flags, 0, NULL, NULL, gs_http_conn_handle, server, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_NOTIFY_CONNECTION, gs_http_conn_notify, server, MHD_OPTION_URI_LOG_CALLBACK,
         gs_http_conn_line, server, MHD_OPTION_NOTIFY_COMPLETED, gs_http_conn_completed, server,
-        MHD_OPTION_CONNECTION_LIMIT, o->max_connections, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, 2 * o->header_limit, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY, server->tls.pair ? tls : plain,
-        MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, o->max_connections + ROOM_TO_TURN,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_CONNECTION_MEMORY_LIMIT, 2 * o->header_limit,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
+        server->tls.pair ? tls : plain, MHD_OPTION_END);
 }
 
 static int note_address(struct gs_http_server *server, int fd)
@@ -277,6 +299,7 @@ int gs_http_server_open(struct gs_loop *loop, const struct gs_http_server_option
     server->listen_fd = server->mhd_fd = -1;
     server->options = *options;
     fill_defaults(&server->options);
+    gs_http_room_init(&server->room, server->options.max_connections, server->options.max_per_peer);
     if (options->cert_file)
         rc = gs_server_tls_open(&server->tls, options->cert_file, options->key_file,
                                 options->client_ca_file, err);
@@ -305,6 +328,7 @@ struct gs_http_server *gs_http_server_free(struct gs_http_server *server)
     gs_loop_timer_cancel(server->loop, &server->stop_timer);
     gs_file_close(&server->listen_fd);
     gs_server_tls_close(&server->tls);
+    gs_http_room_fini(&server->room);
     gs_buf_fini(&server->spare);
     free(server);
     return NULL;

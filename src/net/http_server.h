@@ -11,6 +11,9 @@
  * line, to the end of the headers; `request_ms` from there to the end of the body; `request_ms` for
  * the peer to take the reply; `idle_ms` between requests. A check runs each second: cuts come up to
  * 1 s late.
+ * Where there are as many connections as allowed, a new one is taken all the same, and one that
+ * waits for its peer is closed for it, of greedy peers and of those that never sent a request first
+ * (net/http_room.h). Only where all of them wait for our answers the new one waits, too.
  * Certificates are looked at each second; a pair that reads, fits and differs is used for new
  * handshakes, another is refused and logged, and the old one stays. Kubernetes' swapped `..data`
  * link is such a change. No connection is dropped for it.
@@ -115,8 +118,10 @@ struct gs_http_server_options {
     unsigned header_ms;        /**< 15,000 */
     unsigned request_ms;       /**< 60,000 */
     unsigned idle_ms;          /**< 180,000 (Go's clients drop idle connections after 90 s) */
-    unsigned max_connections;  /**< 4,096; beyond that they wait in the kernel */
-    size_t header_limit; /**< bytes of a request's headers, 32 KiB; twice that per connection */
+    unsigned max_connections;  /**< 4,096; beyond that one that waits for its peer is closed */
+    unsigned max_per_peer; /**< beyond so many of one address its own are closed first when there
+                              are too many; a quarter of them */
+    size_t header_limit;   /**< bytes of a request's headers, 32 KiB; twice that per connection */
     const struct gs_http_route *routes;
     size_t n_routes;
 };
@@ -165,6 +170,7 @@ struct gs_http_server_stats {
     uint64_t refused_access; /**< 403, and client certificates that did not pass */
     uint64_t refused_size;   /**< 413 and 503 */
     uint64_t timeouts;
+    uint64_t crowded;         /**< closed because there were too many */
     uint64_t reloads;         /**< pairs taken into use after the first */
     uint64_t reload_failures; /**< changed files that were refused */
     uint64_t body_bytes;      /**< held now */

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "core/list.h"
 #include "net/addr.h"
+#include "net/http_room.h"
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "net/server_tls.h"
@@ -37,8 +38,9 @@ struct gs_http_conn {
     struct MHD_Connection *mhd;
     int fd;
     enum gs_http_phase phase;
-    uint64_t deadline_ns; /**< 0 none */
-    bool is_cut;          /**< shut down by us; libmicrohttpd is about to notice */
+    struct gs_http_room_seat seat; /**< given up when it is cut */
+    uint64_t deadline_ns;          /**< 0 none */
+    bool is_cut;                   /**< shut down by us; libmicrohttpd is about to notice */
     bool is_loopback;
     char peer_text[GS_ADDR_TEXT];
     struct gs_server_tls_pair *pair; /**< what it was greeted with, counted */
@@ -65,7 +67,11 @@ struct gs_http_server {
     char address[GS_ADDR_TEXT];
     struct gs_server_tls tls; /**< pair == NULL: plain */
     GS_LIST(struct gs_http_conn) conns;
-    struct gs_buf spare; /**< body of an earlier request, for the next one */
+    struct gs_http_room room;        /**< those that are not cut */
+    uint64_t crowded_log_ns;         /**< when the log may next say that they are too many */
+    uint64_t crowded_said;           /**< how many it has told of */
+    char crowded_peer[GS_ADDR_TEXT]; /**< whose connection was closed last */
+    struct gs_buf spare;             /**< body of an earlier request, for the next one */
     struct gs_loop_task pump_task;
     struct gs_loop_task done_task;
     struct gs_loop_timer sweep_timer;

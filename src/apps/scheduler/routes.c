@@ -7,6 +7,8 @@
 
 #include "apps/scheduler/scrape.h"
 #include "apps/scheduler/state.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "control/extender.h"
 #include "core/size.h"
 
@@ -274,6 +276,34 @@ static int on_bind(void *user, const struct gs_http_request *req, struct gs_http
 
 /* ---- listeners ---- */
 
+#define CONNECTIONS       4096u /* of one listener */
+#define CONNECTIONS_LEAST 64u
+#define FILES_OF_OURS     256u /* descriptors for the API server's connections and all else */
+
+/* Connections that there are descriptors for, on each listener. One that cannot be taken could push
+ * nobody out. */
+static int count_connections(const struct gs_daemon *d, unsigned *ret, struct gs_err *err)
+{
+    const struct gs_flags *f = d->flags;
+    unsigned listeners =
+        1u + (unsigned)(f->extender_bind[0] != '\0') + (unsigned)(f->metrics_bind[0] != '\0');
+    uint64_t files, each;
+    int rc = gs_file_raise_limit(&files);
+
+    if (rc < 0)
+        return gs_err_set(err, rc, "cannot read the limit of open files");
+    each = files > FILES_OF_OURS ? (files - FILES_OF_OURS) / listeners : 0;
+    if (each < CONNECTIONS_LEAST)
+        return gs_err_set(err, -EMFILE, "%llu open files are allowed (ulimit -n): %u are needed",
+                          (unsigned long long)files, FILES_OF_OURS + listeners * CONNECTIONS_LEAST);
+    if (each < CONNECTIONS)
+        GS_LOG_WARN("few open files are allowed (ulimit -n): listeners take fewer connections",
+                    GS_LOG_UINT("files", files), GS_LOG_UINT("connections", each),
+                    GS_LOG_UINT("wanted", CONNECTIONS));
+    *ret = each < CONNECTIONS ? (unsigned)each : CONNECTIONS;
+    return 0;
+}
+
 /* The webhook comes from the API server, which has no certificate to show. Whoever asks for
  * decisions is on this machine or has one; without TLS it is for the network to keep others off. */
 static int open_calls(struct gs_daemon *d, struct gs_http_server_options *o,
@@ -303,7 +333,7 @@ static int open_calls(struct gs_daemon *d, struct gs_http_server_options *o,
     return gs_http_server_open(d->loop, o, ret, err);
 }
 
-static int listen_calls(struct gs_daemon *d, struct gs_err *err)
+static int listen_calls(struct gs_daemon *d, unsigned connections, struct gs_err *err)
 {
     const struct gs_flags *f = d->flags;
     bool has_ca = f->client_ca[0] != '\0',
@@ -316,6 +346,7 @@ static int listen_calls(struct gs_daemon *d, struct gs_err *err)
         .cert_file = has_cert ? f->cert_file : NULL,
         .key_file = has_cert ? f->key_file : NULL,
         .client_ca_file = has_ca ? f->client_ca : NULL,
+        .max_connections = connections,
     };
 
     return open_calls(d, &o, access, &d->server, err);
@@ -323,14 +354,15 @@ static int listen_calls(struct gs_daemon *d, struct gs_err *err)
 
 /* Beside the one with TLS: kube-scheduler keeps few connections open, so that with TLS most binds
  * would begin with a handshake. */
-static int listen_local(struct gs_daemon *d, struct gs_err *err)
+static int listen_local(struct gs_daemon *d, unsigned connections, struct gs_err *err)
 {
-    struct gs_http_server_options o = {.name = "local", .address = d->flags->extender_bind};
+    struct gs_http_server_options o = {
+        .name = "local", .address = d->flags->extender_bind, .max_connections = connections};
 
     return open_calls(d, &o, GS_HTTP_CLIENT_CERT_OR_LOOPBACK, &d->local, err);
 }
 
-static int listen_metrics(struct gs_daemon *d, struct gs_err *err)
+static int listen_metrics(struct gs_daemon *d, unsigned connections, struct gs_err *err)
 {
     const struct gs_http_route route[] = {
         {"GET", "/metrics", gs_scrape_get, d, GS_HTTP_ANYONE},
@@ -348,6 +380,7 @@ static int listen_metrics(struct gs_daemon *d, struct gs_err *err)
                                    .name = "metrics",
                                    .address = d->flags->metrics_bind,
                                    .body_limit = 4096,
+                                   .max_connections = connections,
                                    .routes = routes,
                                    .n_routes = GS_ARRAY_LEN(route),
                                },
@@ -356,9 +389,12 @@ static int listen_metrics(struct gs_daemon *d, struct gs_err *err)
 
 int gs_routes_open(struct gs_daemon *d, struct gs_err *err)
 {
-    int rc = listen_calls(d, err);
+    unsigned connections = 0;
+    int rc = count_connections(d, &connections, err);
 
+    if (rc == 0)
+        rc = listen_calls(d, connections, err);
     if (rc == 0 && d->flags->extender_bind[0] != '\0')
-        rc = listen_local(d, err);
-    return rc == 0 && d->flags->metrics_bind[0] != '\0' ? listen_metrics(d, err) : rc;
+        rc = listen_local(d, connections, err);
+    return rc == 0 && d->flags->metrics_bind[0] != '\0' ? listen_metrics(d, connections, err) : rc;
 }

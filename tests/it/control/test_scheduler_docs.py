@@ -1,19 +1,12 @@
 """docs/scheduler.md and the README against the daemon: its flags, series and reasons are those that are written down."""
 
-import json
 import re
-import socket
 import subprocess
-import sys
-import time
-import urllib.request
 
 import pytest
 
 from conftest import ROOT, stage_dir
-
-sys.path.insert(0, str(ROOT / "bench"))
-import scheduler_api  # noqa: E402
+from scheduler_daemon import Daemon, get, until
 
 OWN = "gpuslice_scheduler_"
 TEXT = (ROOT / "docs" / "scheduler.md").read_text()
@@ -25,48 +18,15 @@ def help_of(*command: str) -> str:
                           text=True).stdout
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def get(url: str) -> str | None:
-    """None: not yet."""
-    try:
-        with urllib.request.urlopen(url, timeout=10) as reply:
-            return reply.read().decode()
-    except OSError:
-        return None
-
-
-def until(look, what: str):
-    end = time.monotonic() + 60
-    while not (found := look()):
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-    return found
-
-
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> str:
     """/metrics of a daemon that has read a small cluster."""
-    cluster = scheduler_api.Cluster(2, 2)
-    config = tmp_path_factory.mktemp("daemon") / "kubeconfig"
-    config.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "x", "users": [{"name": "x", "user": {}}],
-        "clusters": [{"name": "x", "cluster": {"server": f"http://127.0.0.1:{cluster.port}"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}))
-    calls, metrics = free_port(), free_port()
-    daemon = subprocess.Popen([stage_dir() / "bin" / "gpuslice-scheduler", f"--kubeconfig={config}",
-                               f"--http_bind=127.0.0.1:{calls}", f"--metrics-bind-address=127.0.0.1:{metrics}"])
+    daemon = Daemon(tmp_path_factory.mktemp("daemon"))
     try:
-        until(lambda: get(f"http://127.0.0.1:{calls}/readyz"), "the daemon is not ready")
-        yield until(lambda: get(f"http://127.0.0.1:{metrics}/metrics"), "no metrics")
+        daemon.wait_ready()
+        yield until(lambda: get(f"{daemon.metrics}/metrics"), "no metrics")
     finally:
-        daemon.terminate()
-        daemon.wait(30)
-        cluster.close()
+        daemon.close()
 
 
 def rows(heading: str) -> list[list[str]]:

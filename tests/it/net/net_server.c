@@ -188,9 +188,10 @@ static int on_stats(void *user, const struct gs_http_request *req, struct gs_htt
     gs_http_server_get_stats(tool.server[0], &s);
     gs_buf_addf(&text,
                 "{\"accepted\":%lu,\"open\":%lu,\"requests\":%lu,\"pending\":%lu,\"access\":%lu,"
-                "\"size\":%lu,\"timeouts\":%lu,\"reloads\":%lu,\"failures\":%lu,\"body\":%lu}\n",
+                "\"size\":%lu,\"timeouts\":%lu,\"crowded\":%lu,\"reloads\":%lu,\"failures\":%lu,"
+                "\"body\":%lu}\n",
                 s.accepted, s.open, s.requests, s.pending, s.refused_access, s.refused_size,
-                s.timeouts, s.reloads, s.reload_failures, s.body_bytes);
+                s.timeouts, s.crowded, s.reloads, s.reload_failures, s.body_bytes);
     gs_http_server_reply_take(reply, 200, NULL, &text);
     return 0;
 }
@@ -279,14 +280,23 @@ int main(int argc, char **argv)
         .name = "test", .routes = routes, .n_routes = sizeof(routes) / sizeof(routes[0])};
     const char *plain = NULL;
     static const struct option options[] = {
-        {"address", 1, NULL, 'a'},      {"plain", 1, NULL, 'p'},
-        {"cert", 1, NULL, 'c'},         {"key", 1, NULL, 'k'},
-        {"ca", 1, NULL, 'A'},           {"required", 0, NULL, 'r'},
-        {"body-limit", 1, NULL, 'b'},   {"bodies-limit", 1, NULL, 'B'},
-        {"header-ms", 1, NULL, 'h'},    {"request-ms", 1, NULL, 'q'},
-        {"idle-ms", 1, NULL, 'i'},      {"connections", 1, NULL, 'n'},
-        {"stop-idle-ms", 1, NULL, 's'}, {"stop-grace-ms", 1, NULL, 'g'},
-        {"header-limit", 1, NULL, 'H'}, {0},
+        {"address", 1, NULL, 'a'},
+        {"plain", 1, NULL, 'p'},
+        {"cert", 1, NULL, 'c'},
+        {"key", 1, NULL, 'k'},
+        {"ca", 1, NULL, 'A'},
+        {"required", 0, NULL, 'r'},
+        {"body-limit", 1, NULL, 'b'},
+        {"bodies-limit", 1, NULL, 'B'},
+        {"header-ms", 1, NULL, 'h'},
+        {"request-ms", 1, NULL, 'q'},
+        {"idle-ms", 1, NULL, 'i'},
+        {"connections", 1, NULL, 'n'},
+        {"stop-idle-ms", 1, NULL, 's'},
+        {"stop-grace-ms", 1, NULL, 'g'},
+        {"header-limit", 1, NULL, 'H'},
+        {"per-peer", 1, NULL, 'P'},
+        {0},
     };
     int letter;
 
@@ -327,6 +337,9 @@ int main(int argc, char **argv)
             break;
         case 'n':
             o.max_connections = (unsigned)atoi(optarg);
+            break;
+        case 'P':
+            o.max_per_peer = (unsigned)atoi(optarg);
             break;
         case 's':
             tool.stop_idle_ms = (unsigned)atoi(optarg);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -145,6 +146,22 @@ static void removes_empty_folders_in_a_folder_and_no_full_ones(void **state)
     assert_int_equal(gs_file_remove_dir(f->fd, "d", NULL), 0);
 }
 
+static void limit_of_descriptors_goes_up_to_the_hard_one(void **state)
+{
+    struct rlimit limit;
+    uint64_t most = 0;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(limit.rlim_max > 64);
+    limit.rlim_cur = 64;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(gs_file_raise_limit(&most), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(limit.rlim_cur, limit.rlim_max);
+    assert_int_equal(most, limit.rlim_max == RLIM_INFINITY ? UINT64_MAX : limit.rlim_max);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +173,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(removes_a_folder_but_follows_no_link, setup, teardown),
         cmocka_unit_test_setup_teardown(removes_empty_folders_in_a_folder_and_no_full_ones, setup,
                                         teardown),
+        cmocka_unit_test(limit_of_descriptors_goes_up_to_the_hard_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,63 @@
+"""How the daemon starts: what it says of itself, and of what it cannot work with."""
+
+import json
+import re
+import socket
+
+import pytest
+
+from scheduler_daemon import Daemon, get
+
+
+@pytest.fixture
+def start(tmp_path):
+    running = []
+
+    def run(*flags, **more):
+        running.append(Daemon(tmp_path, *flags, **more))
+        return running[-1]
+
+    yield run
+    for one in running:
+        one.close()
+
+
+def limits(daemon):
+    with open(f"/proc/{daemon.process.pid}/limits") as file:
+        return next(line.split()[3:5] for line in file if line.startswith("Max open files"))
+
+
+def lines(daemon, text):
+    return [json.loads(line) for line in daemon.log().splitlines() if text in line]
+
+
+def test_limit_of_open_files_is_raised(start):
+    daemon = start(files=(600, 13000)).wait_ready()
+    assert limits(daemon) == ["13000", "13000"]
+    assert not lines(daemon, "open files")
+
+
+def test_few_open_files(start):
+    """1,024: (1,024 - 256) / 2 listeners. A crowd at one port keeps nobody out, and leaves files for all else."""
+    daemon = start(files=(200, 1024)).wait_ready()
+    (line,) = lines(daemon, "few open files")
+    assert (line["level"], line["files"], line["connections"]) == ("warning", 1024, 384)
+    host, port = daemon.calls.removeprefix("http://").split(":")
+    crowd = [socket.create_connection((host, int(port)), 10) for _ in range(900)]
+    try:
+        assert get(f"{daemon.calls}/readyz") == "ok\n"
+        page = get(f"{daemon.metrics}/metrics")
+        assert int(re.search(r'http_crowded_total{listener="extender"} (\d+)', page).group(1)) >= 900 - 384
+        assert int(re.search(r'http_crowded_total{listener="metrics"} (\d+)', page).group(1)) == 0
+    finally:
+        for s in crowd:
+            s.close()
+
+
+def test_too_few_open_files(start):
+    """256 and 64 for each listener."""
+    assert start(files=(384, 384)).wait_ready()
+    daemon = start(files=(383, 383))
+    assert daemon.process.wait(60) == 1
+    (line,) = lines(daemon, "cannot start")
+    assert line["error"] == "383 open files are allowed (ulimit -n): 384 are needed"
