@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "net/http_fields.h"
 
 /** What a Content-Length may make us reserve before the body came. */
 #define RESERVE_MAX ((size_t)1 << 20)
@@ -245,14 +245,13 @@ static enum MHD_Result refuse(struct gs_http_conn *conn)
         unsigned status;
         const char *text;
     } texts[] = {
-        {MHD_HTTP_BAD_REQUEST, "two different lengths of one body\n"},
         {MHD_HTTP_FORBIDDEN, "a verified client certificate is needed here\n"},
         {MHD_HTTP_NOT_FOUND, "no such path\n"},
         {MHD_HTTP_METHOD_NOT_ALLOWED, "no such method here\n"},
         {MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than allowed\n"},
         {MHD_HTTP_SERVICE_UNAVAILABLE, "too many bodies at once\n"},
     };
-    const char *text = "internal error\n";
+    const char *text = conn->fault ? conn->fault : "internal error\n";
 
     for (size_t i = 0; i < GS_ARRAY_LEN(texts); i++) {
         if (texts[i].status == conn->refuse)
@@ -323,38 +322,6 @@ static void choose_route(struct gs_http_conn *conn, const char *path)
     }
 }
 
-struct lengths {
-    struct gs_str first;
-    bool differ;
-};
-
-static enum MHD_Result see_length(void *user, enum MHD_ValueKind kind, const char *key, size_t n,
-                                  const char *value, size_t value_n)
-{
-    static const char name[] = MHD_HTTP_HEADER_CONTENT_LENGTH;
-    struct lengths *l = user;
-    struct gs_str text = {value, value_n};
-
-    (void)kind;
-    if (n != sizeof(name) - 1 || strncasecmp(key, name, n) != 0)
-        return MHD_YES;
-    if (l->first.p == NULL)
-        l->first = text;
-    else
-        l->differ |= !gs_str_eq(l->first, text);
-    return MHD_YES;
-}
-
-/** Two lengths: somebody before us may have gone by the other one, and would take the rest of the
- *  body for a request (RFC 9112, 6.3). */
-static bool has_two_lengths(struct gs_http_conn *conn)
-{
-    struct lengths l = {0};
-
-    (void)MHD_get_connection_values_n(conn->mhd, MHD_HEADER_KIND, see_length, &l);
-    return l.differ;
-}
-
 /** Content-Length; libmicrohttpd has refused what is no number. 0 for chunked bodies. */
 static uint64_t announced_length(struct gs_http_conn *conn)
 {
@@ -413,7 +380,8 @@ static bool must_refuse_now(const struct gs_http_conn *conn, uint64_t announced)
 }
 
 /** The headers are complete. */
-static enum MHD_Result begin(struct gs_http_conn *conn, const char *url, const char *method)
+static enum MHD_Result begin(struct gs_http_conn *conn, const char *url, const char *method,
+                             const char *version)
 {
     struct gs_http_server *server = conn->server;
 
@@ -435,7 +403,8 @@ static enum MHD_Result begin(struct gs_http_conn *conn, const char *url, const c
         .impl = conn,
     };
     choose_route(conn, url);
-    if (has_two_lengths(conn)) {
+    conn->fault = gs_http_fields_fault(conn->mhd, method, version);
+    if (conn->fault) {
         conn->refuse = MHD_HTTP_BAD_REQUEST;
         conn->reply.close = true;
         return refuse(conn);
@@ -529,10 +498,9 @@ enum MHD_Result gs_http_conn_handle(void *server, struct MHD_Connection *mhd, co
     struct gs_http_conn *conn = *request_context;
 
     (void)server;
-    (void)version;
     if (!conn) {
         conn = *request_context = conn_of(mhd);
-        return conn && !conn->is_cut ? begin(conn, url, method) : MHD_NO;
+        return conn && !conn->is_cut ? begin(conn, url, method, version) : MHD_NO;
     }
     if (conn->is_cut)
         return MHD_NO;

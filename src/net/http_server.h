@@ -6,7 +6,8 @@
  * gs_http_server_later() and returns GS_HTTP_LATER.
  * Answered without a handler: 404 no such path, 405 (with Allow) no such method on the path, 403
  * peer not entitled, 413 body beyond the limit, 503 all bodies together beyond their limit, 400
- * 431 417 by libmicrohttpd. HEAD is served by GET's handler. Paths are compared exactly, as sent.
+ * a head that can be read in two ways (net/http_fields.h), 400 431 417 by libmicrohttpd. HEAD is
+ * served by GET's handler. Paths are compared exactly, as sent.
  * Slow peers are cut: `header_ms` from connecting (TLS handshake included), and from the request
  * line, to the end of the headers; `request_ms` from there to the end of the body; `request_ms` for
  * the peer to take the reply; `idle_ms` between requests. A check runs each second: cuts come up to

@@ -49,6 +49,7 @@ struct gs_http_conn {
     /* The request, one at a time. */
     const struct gs_http_route *route; /**< NULL where refuse is set */
     unsigned refuse;                   /**< status of the refusal decided so far; 0 none */
+    const char *fault;                 /**< of a 400: what is wrong; NULL nothing */
     struct gs_http_request req;
     struct gs_buf body;
     uint64_t discarded; /**< body bytes of a refused request that were read and dropped */
