@@ -171,11 +171,62 @@ static bool is_ignored(struct gs_str name)
     return false;
 }
 
+#define NAME_MOST 48u /* names that are longer are near to none */
+
+/* Letters to put in, take out or change that make one name of the other. */
+static size_t distance(struct gs_str a, struct gs_str b)
+{
+    size_t row[NAME_MOST + 1];
+
+    for (size_t k = 0; k <= b.n; k++)
+        row[k] = k;
+    for (size_t i = 1; i <= a.n; i++) {
+        size_t corner = row[0];
+
+        row[0] = i;
+        for (size_t k = 1; k <= b.n; k++) {
+            size_t change = corner + (size_t)(a.p[i - 1] != b.p[k - 1]);
+            size_t other = (row[k] < row[k - 1] ? row[k] : row[k - 1]) + 1;
+
+            corner = row[k];
+            row[k] = change < other ? change : other;
+        }
+    }
+    return row[b.n];
+}
+
+/* The flag that may have been meant; NULL: none is near. */
+static const char *nearest(struct gs_str name)
+{
+    size_t least = name.n / 3 + 1;
+    const char *found = NULL;
+
+    for (size_t i = 0; name.n <= NAME_MOST && i < GS_ARRAY_LEN(flag); i++) {
+        struct gs_str known = gs_str_of(flag[i].name);
+        size_t d = known.n <= NAME_MOST ? distance(name, known) : least;
+
+        if (d < least) {
+            least = d;
+            found = flag[i].name;
+        }
+    }
+    return found;
+}
+
+static int refuse_unknown(const char *arg, struct gs_str name, struct gs_err *err)
+{
+    const char *meant = nearest(name);
+
+    if (meant != NULL)
+        return gs_err_set(err, -EINVAL, "unknown flag '%s'; is it --%s? See --help", arg, meant);
+    return gs_err_set(err, -EINVAL, "unknown flag '%s'; see --help", arg);
+}
+
 /* One argument; *i moves on where the value is the next one. */
 static int take(int argc, char **argv, int *i, struct gs_flags *ret, struct gs_err *err)
 {
     const char *arg = argv[*i];
-    struct gs_str rest = gs_str_of(arg + (arg[1] == '-' ? 2 : 1)), name;
+    struct gs_str rest = gs_str_of(arg + (arg[1] == '-' ? 2 : 1)), name = {0};
     const struct flag *f;
     const char *value;
 
@@ -186,11 +237,15 @@ static int take(int argc, char **argv, int *i, struct gs_flags *ret, struct gs_e
         ret->wants_help = true;
         return 0;
     }
+    if (gs_str_eq_c(name, "version")) {
+        ret->wants_version = true;
+        return 0;
+    }
     f = find(name);
     if (f != NULL && f->kind == BOOL)
         return set(f, value != NULL ? value : "true", ret, err);
     if (f == NULL && !is_ignored(name))
-        return gs_err_set(err, -EINVAL, "unknown flag '%s'; see --help", arg);
+        return refuse_unknown(arg, name, err);
     if (value == NULL && (f != NULL || (*i + 1 < argc && argv[*i + 1][0] != '-'))) {
         if (*i + 1 >= argc)
             return gs_err_set(err, -EINVAL, "--%s wants a value", f->name);
@@ -229,7 +284,7 @@ int gs_flags_parse(int argc, char **argv, struct gs_flags *ret, struct gs_err *e
 
 void gs_flags_help(struct gs_buf *buf)
 {
-    gs_buf_adds(buf, "usage: gpuslice-scheduler [FLAG]... | version\n\n"
+    gs_buf_adds(buf, "usage: gpuslice-scheduler [FLAG]... | --version | --help\n\n"
                      "Webhook and scheduler extender for slices of accelerators.\n\n");
     for (size_t i = 0; i < GS_ARRAY_LEN(flag); i++) {
         gs_buf_addf(buf, "  --%s%s%s\n        %s", flag[i].name, flag[i].arg != NULL ? " " : "",

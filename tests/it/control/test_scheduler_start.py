@@ -3,10 +3,12 @@
 import json
 import re
 import socket
+import subprocess
 
 import pytest
 
-from scheduler_daemon import Daemon, get
+from conftest import ROOT
+from scheduler_daemon import PROGRAM, Daemon, get
 
 
 @pytest.fixture
@@ -20,6 +22,37 @@ def start(tmp_path):
     yield run
     for one in running:
         one.close()
+
+
+def say(*args):
+    return subprocess.run([PROGRAM, *args], capture_output=True, text=True, timeout=60)
+
+
+def test_version():
+    version = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text()).group(1)
+    for args in (["--version"], ["-version"], ["version"], ["--debug", "--version"]):
+        done = say(*args)
+        assert (done.returncode, done.stdout) == (0, f"gpuslice-scheduler {version}\n"), args
+    assert "--version" in say("--help").stdout
+
+
+@pytest.mark.parametrize("arg, meant", [
+    ("--node-choise=extender", "node-choice"),
+    ("--http-bind=:80", "http_bind"),
+    ("-kube_config", "kubeconfig"),
+    ("--leader-election", "leader-elect"),
+    ("--schedulername=x", "scheduler-name"),
+    ("--metrics-bind-addres", "metrics-bind-address"),
+])
+def test_flag_that_may_have_been_meant(arg, meant):
+    done = say(arg)
+    assert done.returncode == 2 and done.stderr == f"gpuslice-scheduler: unknown flag '{arg}'; is it --{meant}? See --help\n"
+
+
+@pytest.mark.parametrize("arg", ["--completely-different", "--x", "-", "--", "--=x", "--" + "a" * 5000])
+def test_flag_that_is_like_none(arg):
+    done = say(arg)
+    assert done.returncode == 2 and done.stderr.startswith("gpuslice-scheduler: unknown flag '") and "is it" not in done.stderr
 
 
 def limits(daemon):
