@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n;
 
     if (how & 1) {
-        if (gs_filter_prioritize(&env, body, &text, &n) == 0)
+        if (gs_filter_prioritize(&env, body, &text, &n, NULL) == 0)
             check(text, n, false);
     } else {
         fuzz_need(gs_filter(&env, body, &text, &n, &note));

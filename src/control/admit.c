@@ -134,12 +134,12 @@ static void warn(struct review *r, const char *text)
     r->warning[r->n_warnings++] = text;
 }
 
-/* Absent members are as good as the right ones: hand-made reviews leave them out. */
+/* Absent members, and null, are as good as the right ones: hand-made reviews leave them out. */
 static bool is_text(yyjson_val *obj, const char *key, const char *wanted)
 {
     yyjson_val *val = yyjson_obj_get(obj, key);
 
-    return val == NULL || yyjson_equals_str(val, wanted);
+    return val == NULL || yyjson_is_null(val) || yyjson_equals_str(val, wanted);
 }
 
 /* What is not a pod about to be made passes as it is: on a pod that runs the marks of a grant are

@@ -20,6 +20,8 @@ int gs_extender_read(struct gs_str body, struct gs_arena *arena, struct gs_exten
     if (rc < 0)
         return rc == -ENOMEM ? rc : gs_err_wrap(err, -EINVAL, "extender args");
     root = yyjson_doc_get_root(ret->doc);
+    if (yyjson_is_null(root)) /* Go has null for an object without members */
+        return gs_err_set(err, -EINVAL, "extender args missing pod");
     if (!yyjson_is_obj(root))
         return gs_err_set(err, -EINVAL, "extender args: not an object");
     rc = gs_json_only(root, "Pod", &pod, err);
@@ -40,6 +42,7 @@ int gs_extender_read(struct gs_str body, struct gs_arena *arena, struct gs_exten
             return gs_err_wrap(err, rc, "extender args: nodes");
         if (ret->items != NULL && !yyjson_is_arr(ret->items))
             return gs_err_set(err, -EINVAL, "extender args: nodes.items is not a list");
+        ret->has_nodes = true;
     }
     if (ret->names != NULL && !yyjson_is_arr(ret->names))
         return gs_err_set(err, -EINVAL, "extender args: nodenames is not a list");
@@ -67,7 +70,9 @@ static int member(yyjson_val *root, const char *name, struct gs_arena *arena, st
     rc = gs_json_str(val, arena, ret);
     if (rc == -ENOMEM)
         return rc;
-    if (rc < 0 || ret->n == 0)
+    if (rc < 0)
+        return gs_err_set(err, -EINVAL, "extender binding args: %s is not a text", name);
+    if (ret->n == 0)
         return gs_err_set(err, -EINVAL, "extender binding args missing %s", name);
     if (ret->n > NAME_MOST)
         return gs_err_set(err, -EINVAL, "extender binding args: %s is too long for a name", name);
@@ -85,7 +90,10 @@ int gs_extender_read_binding(struct gs_str body, struct gs_arena *arena,
     if (rc < 0)
         return rc == -ENOMEM ? rc : gs_err_wrap(err, -EINVAL, "extender binding args");
     root = yyjson_doc_get_root(doc);
-    rc = yyjson_is_obj(root) ? 0 : gs_err_set(err, -EINVAL, "extender binding args: not an object");
+    if (!yyjson_is_obj(root))
+        rc = gs_err_set(err, -EINVAL,
+                        yyjson_is_null(root) ? "extender binding args missing PodName"
+                                             : "extender binding args: not an object");
     if (rc == 0)
         rc = member(root, "PodName", arena, &got.pod, err);
     if (rc == 0)

@@ -24,6 +24,7 @@ struct gs_extender_args {
     yyjson_val *object; /**< the pod as it was sent */
     yyjson_val *items;  /**< array of node objects that came with the call; NULL: none did */
     yyjson_val *names;  /**< array of node names; NULL: null or absent */
+    bool has_nodes;     /**< a list of node objects came, be it without any (Go sends null then) */
 };
 
 /** 0; -EINVAL (err: what to answer); -ENOMEM. Views are of the body's copy in doc and of the arena.

@@ -445,7 +445,7 @@ static int serve(struct call *c, struct gs_str body, struct gs_err *err)
         pass(c);
         return 0;
     }
-    if (c->args.items != NULL)
+    if (c->args.items != NULL || (c->args.has_nodes && c->args.names == NULL))
         return simulate(c);
     if (c->args.names == NULL)
         return gs_err_set(err, -EINVAL, "extender args: neither nodes nor nodenames");
@@ -598,19 +598,18 @@ static int write_priorities(struct call *c, char **ret_reply, size_t *ret_n)
 }
 
 int gs_filter_prioritize(const struct gs_filter_env *env, struct gs_str body, char **ret_reply,
-                         size_t *ret_n)
+                         size_t *ret_n, struct gs_err *err)
 {
     struct gs_filter_note note = {0};
     struct call c = call_of(env, &note);
-    struct gs_err err = {0};
     int rc = gs_extender_reply_init(&c.reply);
 
     if (rc == 0)
-        rc = gs_extender_read(body, env->arena, &c.args, &err);
+        rc = gs_extender_read(body, env->arena, &c.args, err);
     if (rc == 0)
         rc = gs_convert_pod(&c.args.pod, env->arena, &c.pod);
     if (rc == 0)
-        rc = read_ask(&c, &err);
+        rc = read_ask(&c, err);
     if (rc == 0)
         rc = write_priorities(&c, ret_reply, ret_n);
     gs_extender_reply_fini(&c.reply);

@@ -65,9 +65,9 @@ GS_WUR int gs_filter(const struct gs_filter_env *env, struct gs_str body, char *
                      size_t *ret_n, struct gs_filter_note *ret_note);
 
 /** POST /prioritize: 0 to 10 for each node sent, by the score of the node policy. 0; -EINVAL the
- *  call is unreadable (the caller answers 400); -ENOMEM. */
+ *  call is unreadable (the caller answers 400, err says why); -ENOMEM. */
 GS_WUR int gs_filter_prioritize(const struct gs_filter_env *env, struct gs_str body,
-                                char **ret_reply, size_t *ret_n);
+                                char **ret_reply, size_t *ret_n, struct gs_err *err);
 
 /** Decide a pod of this priority for one given node, and reserve: at bind, where a reservation was
  *  lost or was never made. What is held for others of its priority or above is not free to it. 0;

@@ -85,13 +85,16 @@ static void add_node(struct verb *v, yyjson_val *key, yyjson_val *victims,
     yyjson_val *pods = gs_json_get(victims, "Pods"), *entry;
     yyjson_mut_val *node = yyjson_mut_obj(v->out), *list = yyjson_mut_arr(v->out);
     int64_t violations = yyjson_get_sint(gs_json_get(victims, "NumPDBViolations"));
+    bool is_beyond = false;
     size_t i, max;
 
     yyjson_arr_foreach(pods, i, max, entry) add_uid(v, list, uid_of(entry));
     for (i = 0; i < plan->n; i++)
         add_uid(v, list, guests->guest[plan->victim[i]].uid);
     if (plan->n > 0)
-        violations += plan->cost.violations;
+        is_beyond = __builtin_add_overflow(violations, plan->cost.violations, &violations);
+    if (is_beyond)
+        violations = INT64_MAX;
     (void)yyjson_mut_obj_add_val(v->out, node, "Pods", list);
     (void)yyjson_mut_obj_add_int(v->out, node, "NumPDBViolations", violations);
     (void)yyjson_mut_obj_add(v->nodes, yyjson_val_mut_copy(v->out, key), node);
@@ -102,7 +105,7 @@ static int look_at_nodes(struct verb *v, yyjson_val *map)
     yyjson_val *key, *victims;
     size_t i, max;
 
-    if (!yyjson_is_obj(map)) /* absent, null or something else: no node was sent */
+    if (map == NULL) /* absent or null: no node was sent */
         return 0;
     yyjson_obj_foreach(map, i, max, key, victims)
     {
@@ -164,6 +167,8 @@ static int answer(struct verb *v, yyjson_val *root, char **ret, size_t *ret_n, s
     if (rc < 0)
         return rc;
     map = map != NULL ? map : whole;
+    if (map != NULL && !yyjson_is_obj(map))
+        return gs_err_set(err, -EINVAL, "preemption args: nodes are no map of names to victims");
     v->out = yyjson_mut_doc_new(NULL);
     v->nodes = yyjson_mut_obj(v->out);
     reply = yyjson_mut_obj(v->out);
@@ -182,11 +187,14 @@ int gs_preempt_answer(struct gs_preempt *p, struct gs_str body, struct gs_arena 
 {
     struct verb v = {.p = p, .arena = arena};
     yyjson_doc *doc;
+    yyjson_val *root;
     int rc = gs_kube_json_read(body, GS_EXTENDER_BODY_MAX, &doc, err);
 
     if (rc < 0)
         return rc == -ENOMEM ? rc : -EINVAL;
-    rc = answer(&v, yyjson_doc_get_root(doc), ret, ret_n, err);
+    root = yyjson_doc_get_root(doc);
+    rc = yyjson_is_null(root) ? gs_err_set(err, -EINVAL, "preemption args missing pod")
+                              : answer(&v, root, ret, ret_n, err);
     yyjson_doc_free(doc);
     gs_arena_fini(&v.round);
     return rc == -E2BIG ? -EINVAL : rc;

@@ -56,6 +56,14 @@ static int on_readyz(void *user, const struct gs_http_request *req, struct gs_ht
 
 /* ---- filter and prioritize ---- */
 
+static void refuse(struct gs_http_reply *reply, const struct gs_err *err)
+{
+    struct gs_buf text = {0};
+
+    gs_buf_addf(&text, "%s\n", err->text[0] != '\0' ? err->text : "not understood");
+    gs_http_server_reply_take(reply, 400, "text/plain; charset=utf-8", &text);
+}
+
 static void post_event(struct gs_daemon *d, const struct gs_filter_note *note)
 {
     bool is_found = note->outcome == GS_FILTER_FOUND;
@@ -121,7 +129,7 @@ static int on_preempt(void *user, const struct gs_http_request *req, struct gs_h
     gs_arena_reset(&d->call);
     rc = gs_preempt_answer(d->preempt, req->body, &d->call, &text, &n, &err);
     if (rc == -EINVAL) {
-        gs_http_server_reply_text(reply, 400, "not understood\n");
+        refuse(reply, &err);
         return 0;
     }
     if (rc < 0)
@@ -135,14 +143,15 @@ static int on_prioritize(void *user, const struct gs_http_request *req, struct g
     struct gs_daemon *d = user;
     struct gs_filter_env env = env_of(d);
     uint64_t started = gs_loop_now_ns(d->loop);
+    struct gs_err err = {0};
     char *text;
     size_t n;
     int rc;
 
     gs_arena_reset(&d->call);
-    rc = gs_filter_prioritize(&env, req->body, &text, &n);
+    rc = gs_filter_prioritize(&env, req->body, &text, &n, &err);
     if (rc == -EINVAL) {
-        gs_http_server_reply_text(reply, 400, "not understood\n");
+        refuse(reply, &err);
         return 0;
     }
     if (rc < 0)

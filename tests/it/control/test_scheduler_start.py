@@ -94,3 +94,20 @@ def test_too_few_open_files(start):
     assert daemon.process.wait(60) == 1
     (line,) = lines(daemon, "cannot start")
     assert line["error"] == "383 open files are allowed (ulimit -n): 384 are needed"
+
+
+def test_calls_that_are_not_understood(start):
+    """The caller is told why, not only that."""
+    daemon = start().wait_ready()
+    for path, body, want in (
+            ("/filter", b"null", (200, "extender args missing pod")),
+            ("/bind", b"null", (200, "extender binding args missing PodName")),
+            ("/preempt", b"null", (400, "preemption args missing pod\n")),
+            ("/preempt", b"", (400, "empty")),
+            ("/prioritize", b"null", (400, "extender args missing pod\n")),
+            ("/prioritize", b"[]", (400, "extender args: not an object\n"))):
+        done = subprocess.run(["curl", "-s", "--noproxy", "*", "-w", "%{http_code}", "--data-binary", body, f"{daemon.calls}{path}"],
+                              capture_output=True, text=True, timeout=60).stdout
+        text, status = done[:-3], int(done[-3:])
+        assert status == want[0], (path, body, done)
+        assert want[1] in (json.loads(text)["Error"] if status == 200 else text), (path, body, done)

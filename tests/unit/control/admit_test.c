@@ -167,6 +167,36 @@ static void test_other_operations(void **state)
     }
 }
 
+/* A review whose members are null is that of a new pod, as it is where they are absent: it is not
+ * let pass unseen. */
+static void test_null_members(void **state)
+{
+    static const char forged[] =
+        "{\"kind\":null,\"apiVersion\":null,\"request\":{\"uid\":null,\"kind\":null,"
+        "\"operation\":null,\"subResource\":null,\"namespace\":null,\"name\":null,"
+        "\"oldObject\":null,\"options\":null,\"object\":{\"metadata\":{\"name\":\"p\","
+        "\"annotations\":{\"hami.io/vgpu-devices-allocated\":\"x\"}},\"spec\":{\"containers\":"
+        "[{\"name\":\"c\"}]}}}}";
+    static const char *const no_containers[] = {
+        "{'metadata':{'name':'p'},'spec':null}", "{'metadata':{'name':'p'},'spec':{}}",
+        "{'metadata':{'name':'p'},'spec':{'containers':null}}",
+        "{'metadata':{'name':'p'},'spec':{'containers':[],'initContainers':[{'name':'i'}]}}"};
+
+    (void)state;
+    review_send(&r, forged, sizeof(forged) - 1);
+    assert_string_equal(review_answer(&r, "/response/allowed"), "true");
+    assert_string_equal(review_answer(&r, "/response/uid"), "");
+    assert_string_equal(review_answer(&r, "/apiVersion"), "admission.k8s.io/v1");
+    assert_true(r.reply.stripped);
+    for (size_t i = 0; i < GS_ARRAY_LEN(no_containers); i++)
+        review_want(&r, no_containers[i], "no 403 pod has no containers");
+    review_want(
+        &r,
+        "{'metadata':{'name':'p','labels':null},'spec':{'containers':[null,{'name':'c'," ASKS
+        "}]}}",
+        "ok " OURS);
+}
+
 static void test_strips_grants(void **state)
 {
     struct gs_buf pod = {0};
@@ -448,6 +478,7 @@ int main(void)
         T(test_strips_grants),  T(test_strips_by_name),
         T(test_quota),          T(test_many_containers),
         T(test_hostile),        T(test_many_grants),
+        T(test_null_members),
     };
 
     return cmocka_run_group_tests_name("control_admit", tests, NULL, NULL);

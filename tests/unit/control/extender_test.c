@@ -93,6 +93,45 @@ static void test_nothing_is_there_twice(void **state)
     }
 }
 
+/* Null is as good as absent, what is no text is said to be none. */
+static void test_odd_bindings(void **state)
+{
+    static const struct {
+        const char *body, *text;
+    } row[] = {
+        {"null", "extender binding args missing PodName"},
+        {"{}", "extender binding args missing PodName"},
+        {"{\"PodName\":null,\"PodNamespace\":\"ns\",\"PodUID\":\"u\",\"Node\":\"n\"}",
+         "extender binding args missing PodName"},
+        {"{\"PodName\":\"\",\"PodNamespace\":\"ns\",\"PodUID\":\"u\",\"Node\":\"n\"}",
+         "extender binding args missing PodName"},
+        {"{\"PodName\":\"p\",\"PodUID\":\"u\",\"Node\":\"n\"}",
+         "extender binding args missing PodNamespace"},
+        {"{\"PodName\":\"p\",\"PodNamespace\":\"ns\",\"PodUID\":null,\"Node\":\"n\"}",
+         "extender binding args missing PodUID"},
+        {"{\"PodName\":\"p\",\"PodNamespace\":\"ns\",\"PodUID\":\"u\",\"Node\":null}",
+         "extender binding args missing Node"},
+        {"{\"PodName\":1,\"PodNamespace\":\"ns\",\"PodUID\":\"u\",\"Node\":\"n\"}",
+         "extender binding args: PodName is not a text"},
+        {"{\"PodName\":\"p\",\"PodNamespace\":\"ns\",\"PodUID\":\"u\",\"Node\":[]}",
+         "extender binding args: Node is not a text"},
+        {"[]", "extender binding args: not an object"},
+        {"\"x\"", "extender binding args: not an object"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < GS_ARRAY_LEN(row); i++) {
+        struct gs_extender_binding got;
+        struct gs_arena arena = {0};
+        struct gs_err err = {0};
+
+        assert_int_equal(gs_extender_read_binding(gs_str_of(row[i].body), &arena, &got, &err),
+                         -EINVAL);
+        assert_string_equal(err.text, row[i].text);
+        gs_arena_fini(&arena);
+    }
+}
+
 /* Inside the pod, which the API server has written, the first counts, whoever asks. */
 static void test_members_of_the_pod(void **state)
 {
@@ -117,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_name_has_253_letters_at_most),
         cmocka_unit_test(test_nothing_is_there_twice),
+        cmocka_unit_test(test_odd_bindings),
         cmocka_unit_test(test_members_of_the_pod),
     };
 

@@ -305,6 +305,58 @@ static void names_nodes_both_or_neither(void **state)
     assert_true(yyjson_is_null(yyjson_obj_get(yyjson_doc_get_root(w->answer), "NodeNames")));
 }
 
+/* As Go's decoder has it: null for an object is one without members, null for a list an empty one
+ * or none (a NodeList without items goes out so), and letters of names in any case. */
+static void null_and_empty_forms(void **state)
+{
+    static const char *const none[] = {
+        "'Nodes':{}",
+        "'Nodes':{'items':null},'NodeNames':null",
+        "'Nodes':{'metadata':{},'items':[]},'NodeNames':null",
+        "'NODES':{'ITEMS':[]}",
+        "'Nodes':null,'NodeNames':[]",
+        "'NODES':null,'NODENAMES':[null]",
+    };
+    static const char *const named[] = {
+        "'Nodes':{},'NodeNames':['n']",
+        "'Nodes':{'items':null},'NodeNames':[null,'n']",
+        "'nodes':null,'nodeNames':['n']",
+    };
+    static const char *const silent[] = {
+        "'spec':null,'status':null",
+        "'spec':{'containers':null,'initContainers':null}",
+        "'spec':{'containers':[null],'initContainers':[]}",
+        "'spec':{'containers':[{'resources':null,'env':null}]}",
+    };
+    struct world *w = *state;
+    const char *ask = world_ask(w, "p", 1000, 10);
+    yyjson_val *root;
+
+    assert_int_equal(world_cards(w, "n", "uuid", 1, 8000), 0);
+    world_filter_text(w, GS_STR("null"));
+    assert_string_equal(world_error(w), "extender args missing pod");
+    for (size_t i = 0; i < GS_ARRAY_LEN(none); i++) {
+        root = world_filter(w, "{'POD':%s,%s}", ask, none[i]);
+        assert_string_equal(world_error(w), "");
+        assert_int_equal(w->note.outcome, GS_FILTER_NO_ROOM);
+        assert_int_equal(w->note.is_simulation, i < 4);
+        assert_true(yyjson_is_null(yyjson_obj_get(root, "Nodes")));
+        assert_true(yyjson_is_null(yyjson_obj_get(root, "NodeNames")));
+        assert_true(yyjson_is_null(yyjson_obj_get(root, "FailedNodes")));
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(named); i++) {
+        world_filter(w, "{'pod':%s,%s}", ask, named[i]);
+        assert_string_equal(world_chosen(w), "n");
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(silent); i++) {
+        root = world_filter(
+            w, "{'Pod':{'metadata':{'name':'p','labels':null},%s},'NodeNames':null}", silent[i]);
+        assert_string_equal(world_error(w), "");
+        assert_int_equal(w->note.outcome, GS_FILTER_NOTHING_ASKED);
+        assert_true(yyjson_is_null(yyjson_obj_get(root, "NodeNames")));
+    }
+}
+
 static void pod_that_asks_for_nothing_passes(void **state)
 {
     struct world *w = *state;
@@ -522,13 +574,14 @@ static void node_choice_of_the_scheduler(void **state)
     for (size_t i = 0; i < body.n; i++)
         if (body.p[i] == '\'')
             ((char *)(uintptr_t)body.p)[i] = '"';
-    assert_int_equal(gs_filter_prioritize(&env, body, &text, &n), 0);
+    assert_int_equal(gs_filter_prioritize(&env, body, &text, &n, NULL), 0);
     doc = yyjson_read(text, n, 0);
     assert_int_equal(yyjson_get_int(yyjson_ptr_get(yyjson_doc_get_root(doc), "/0/Score")), 0);
     assert_int_equal(yyjson_get_int(yyjson_ptr_get(yyjson_doc_get_root(doc), "/1/Score")), 10);
     yyjson_doc_free(doc);
     free(text);
-    assert_int_equal(gs_filter_prioritize(&env, GS_STR("[]"), &text, &n), -EINVAL);
+    assert_int_equal(gs_filter_prioritize(&env, GS_STR("[]"), &text, &n, &w->err), -EINVAL);
+    assert_string_equal(w->err.text, "extender args: not an object");
 }
 
 /* ---- hostile ---- */
@@ -932,6 +985,7 @@ int main(void)
         T(unreadable_annotations_are_told),
         T(rival_is_told),
         T(names_nodes_both_or_neither),
+        T(null_and_empty_forms),
         T(pod_that_asks_for_nothing_passes),
         T(asked_again_the_first_decision_is_void),
         T(room_comes_back_with_the_end_of_the_lease),

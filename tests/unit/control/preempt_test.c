@@ -692,6 +692,87 @@ static void the_server_is_ill(void **state)
     stop(&kit);
 }
 
+#define POD "\"Pod\":{\"metadata\":{\"name\":\"p\",\"uid\":\"u\"},\"spec\":{}}"
+
+/* POST /preempt, as kube-scheduler's types go out: null for a map or a list that has nothing. What
+ * is refused is said. */
+static void odd_questions(void **state)
+{
+    static const struct {
+        const char *body, *want; /* the answer, or what is wrong */
+        int rc;
+    } row[] = {
+        {"{" POD "}", "{\"NodeNameToMetaVictims\":{}}", 0},
+        {"{" POD ",\"NodeNameToMetaVictims\":null,\"NodeNameToVictims\":null}",
+         "{\"NodeNameToMetaVictims\":{}}", 0},
+        {"{" POD ",\"NodeNameToMetaVictims\":{}}", "{\"NodeNameToMetaVictims\":{}}", 0},
+        {"{" POD ",\"nodenametovictims\":{\"n1\":null}}",
+         "{\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":[],\"NumPDBViolations\":0}}}", 0},
+        {"{" POD ",\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":null,\"NumPDBViolations\":null}}}",
+         "{\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":[],\"NumPDBViolations\":0}}}", 0},
+        {"{" POD ",\"NodeNameToMetaVictims\":null,\"NodeNameToVictims\":{\"n1\":{\"Pods\":[{"
+         "\"metadata\":{\"uid\":\"v\"}}],\"NumPDBViolations\":1}}}",
+         "{\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":[{\"UID\":\"v\"}],"
+         "\"NumPDBViolations\":1}}}",
+         0},
+        {"null", "preemption args missing pod", -EINVAL},
+        {"{}", "preemption args missing pod", -EINVAL},
+        {"{\"Pod\":null,\"NodeNameToMetaVictims\":{}}", "preemption args missing pod", -EINVAL},
+        {"{" POD ",\"NodeNameToMetaVictims\":[]}",
+         "preemption args: nodes are no map of names to victims", -EINVAL},
+        {"{" POD ",\"NodeNameToVictims\":\"n1\"}",
+         "preemption args: nodes are no map of names to victims", -EINVAL},
+        {"{" POD ",\"NodeNameToVictims\":{},\"nodeNameToVictims\":{}}",
+         "NodeNameToVictims is there twice", -EINVAL},
+        {"[]", "not an object", -EINVAL},
+    };
+    struct kit kit;
+
+    (void)state;
+    start(&kit);
+    for (size_t i = 0; i < GS_ARRAY_LEN(row); i++) {
+        struct gs_arena arena = {0};
+        struct gs_err err = {0};
+        char *text = NULL;
+        size_t n;
+
+        assert_int_equal(
+            gs_preempt_answer(kit.preempt, gs_str_of(row[i].body), &arena, &text, &n, &err),
+            row[i].rc);
+        assert_string_equal(row[i].rc == 0 ? text : err.text, row[i].want);
+        free(text);
+        gs_arena_fini(&arena);
+    }
+    stop(&kit);
+}
+
+/* As many violations as a number can say, and ours beside them. */
+static void violations_without_end(void **state)
+{
+    struct gs_arena arena = {0};
+    struct kit kit;
+    char *text;
+    size_t n;
+
+    (void)state;
+    start_with(&kit, LIST(BUDGET("a1", "0")));
+    add_pod(&kit, "a1", "n1", CARD, 0);
+    assert_int_equal(
+        gs_preempt_answer(kit.preempt,
+                          GS_STR("{\"Pod\":{\"metadata\":{\"name\":\"p\",\"namespace\":\"ns\","
+                                 "\"uid\":\"u\"},\"spec\":{\"priority\":9,\"containers\":[{"
+                                 "\"resources\":{\"limits\":{\"nvidia.com/gpu\":1}}}]}},"
+                                 "\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":[],"
+                                 "\"NumPDBViolations\":9223372036854775807}}}"),
+                          &arena, &text, &n, NULL),
+        0);
+    assert_string_equal(text, "{\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":[{\"UID\":\"uid-a1\"}"
+                              "],\"NumPDBViolations\":9223372036854775807}}}");
+    free(text);
+    gs_arena_fini(&arena);
+    stop(&kit);
+}
+
 /* What Prometheus is told of it. */
 static void counted(void **state)
 {
@@ -741,6 +822,8 @@ int main(void)
         cmocka_unit_test(a_victim_goes_by_itself),
         cmocka_unit_test(the_server_is_ill),
         cmocka_unit_test(counted),
+        cmocka_unit_test(odd_questions),
+        cmocka_unit_test(violations_without_end),
     };
 
     return cmocka_run_group_tests_name("control_preempt", tests, NULL, NULL);
