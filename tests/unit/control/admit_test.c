@@ -149,8 +149,8 @@ static void test_other_operations(void **state)
 {
     static const char *const about[] = {"\"operation\":\"UPDATE\"", "\"operation\":\"DELETE\"",
                                         "\"operation\":\"CREATE\",\"subResource\":\"binding\"",
-                                        "\"operation\":\"CREATE\",\"kind\":{\"group\":\"\","
-                                        "\"version\":\"v1\",\"kind\":\"Binding\"}"};
+                                        ("\"operation\":\"CREATE\",\"kind\":{\"group\":\"\","
+                                         "\"version\":\"v1\",\"kind\":\"Binding\"}")};
     char body[500];
 
     (void)state;
@@ -379,8 +379,8 @@ static void test_hostile(void **state)
         "{\"request\":{\"object\":{\"metadata\":{\"name\":\"p\"},\"spec\":[]}}}",
         "{\"request\":{\"object\":{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":{}}}}}",
         "{\"request\":{\"object\":{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[1]}}}}",
-        "{\"request\":{\"object\":{\"metadata\":{\"name\":\"p\",\"annotations\":{\"a\":1}},"
-        "\"spec\":{\"containers\":[{\"name\":\"c\"}]}}}}",
+        ("{\"request\":{\"object\":{\"metadata\":{\"name\":\"p\",\"annotations\":{\"a\":1}},"
+         "\"spec\":{\"containers\":[{\"name\":\"c\"}]}}}}"),
     };
     char *deep = malloc(1u << 20), *large = calloc(1, GS_ADMIT_REVIEW_MAX + 1);
 
