@@ -17,7 +17,7 @@
 #include "model/ns_quota.h"
 
 #define GRANTS_MAX   256 /* marks of a grant in one pod, before it is somebody's attack */
-#define WARNINGS_MAX 2
+#define WARNINGS_MAX 3
 
 struct review {
     const struct gs_admit_conf *conf;
@@ -330,6 +330,20 @@ static int check_annotations(struct review *r, struct gs_err *err)
     return gs_pod_check_room(&r->pod, GS_ANNOTATIONS_RESERVE, err);
 }
 
+/* It counts for nothing, as in HAMi, which says nothing. Without memory nothing is said here. */
+static void check_policies(struct review *r)
+{
+    struct gs_str key, word, text;
+
+    if (!gs_ask_unknown_policy(&r->pod, &key, &word))
+        return;
+    text =
+        gs_arena_printf(r->arena, "annotation %.*s: \"%.*s\" is not known and counts for nothing",
+                        (int)key.n, key.p, (int)(word.n < 100 ? word.n : 100), word.p);
+    if (text.n > 0)
+        warn(r, text.p);
+}
+
 static int check_quota(struct review *r, struct gs_err *err)
 {
     const struct gs_policies *policies = gs_books_policies(r->books);
@@ -367,6 +381,7 @@ static int decide(struct review *r, struct gs_err *err)
             rc = take_over(r, err);
         if (rc == 0)
             rc = check_annotations(r, err);
+        check_policies(r);
     }
     return rc == 0 ? check_quota(r, err) : rc;
 }

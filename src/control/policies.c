@@ -1,5 +1,6 @@
 #include "control/policies.h"
 
+#include <ctype.h>
 #include <cyaml/cyaml.h>
 #include <errno.h>
 #include <stdio.h>
@@ -92,6 +93,18 @@ static int read_shape(struct reading *r, const struct gs_policy_section *section
     return rc;
 }
 
+/* Letters and digits, and between them `more`. */
+static bool is_part(struct gs_str s, size_t max, const char *more)
+{
+    if (s.n == 0 || s.n > max || !isalnum((unsigned char)s.p[0]) ||
+        !isalnum((unsigned char)s.p[s.n - 1]))
+        return false;
+    for (size_t i = 0; i < s.n; i++)
+        if (!isalnum((unsigned char)s.p[i]) && (s.p[i] == '\0' || strchr(more, s.p[i]) == NULL))
+            return false;
+    return true;
+}
+
 /* Is what is wrong that the section as a whole is a list, not a mapping, or the other way round?
  * Then it is of the older shape, and what is wrong in that is to be told. */
 static bool is_of_other_shape(const struct gs_policy_section *section, const struct gs_err *err)
@@ -102,10 +115,41 @@ static bool is_of_other_shape(const struct gs_policy_section *section, const str
     return section->older->type != section->schema->type && strstr(err->text, words) != NULL;
 }
 
+/* Could a pod ask by that name? The API server takes DOMAIN/NAME alone. Source: Kubernetes 1.36,
+ * pkg/apis/core/validation, validateContainerResourceName. Empty: there is none. */
+static bool is_askable(struct gs_str name)
+{
+    struct gs_str rest = name, domain;
+
+    if (name.n == 0)
+        return true;
+    if (memchr(name.p, '/', name.n) == NULL || !gs_str_cut(&rest, '/', &domain))
+        return false;
+    return is_part(domain, 253, "-.") && is_part(rest, 63, "-_.");
+}
+
+static int check_names(const struct gs_policies *all, size_t from, struct gs_err *err)
+{
+    for (size_t i = from; i < all->n; i++) {
+        const struct gs_names *n = &all->at[i]->names;
+        const struct gs_str name[] = {n->count,    n->mem,    n->mem_pct, n->core,
+                                      n->priority, n->count2, n->mem2,    n->core2};
+
+        for (size_t k = 0; k < GS_ARRAY_LEN(name); k++)
+            if (!is_askable(name[k]))
+                return gs_err_set(err, -EINVAL,
+                                  "'%.*s' is no name that a pod could ask by: "
+                                  "DOMAIN/NAME",
+                                  (int)(name[k].n < 100 ? name[k].n : 100), name[k].p);
+    }
+    return 0;
+}
+
 static int read_section(struct reading *r, const struct gs_policy_section *section,
                         struct gs_policies *out, struct gs_err *err)
 {
     struct gs_err first = {0}, second = {0};
+    size_t before = out->n;
     int rc;
 
     if (r->conf->text.p == NULL) {
@@ -117,6 +161,8 @@ static int read_section(struct reading *r, const struct gs_policy_section *secti
         rc = read_shape(r, section, true, out, &second);
         first = second;
     }
+    if (rc > 0 && check_names(out, before, &first) < 0)
+        rc = -EINVAL;
     if (rc < 0)
         return gs_err_set(err, rc, "%s: %s", section->key, first.text);
     return rc;

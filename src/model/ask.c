@@ -244,6 +244,23 @@ bool gs_ask_wants(const struct gs_ask *ask, const struct gs_policy *policy)
     return false;
 }
 
+bool gs_ask_knows_node_policy(struct gs_str text)
+{
+    return gs_str_eq_c(text, "binpack") || gs_str_eq_c(text, "spread");
+}
+
+bool gs_ask_unknown_policy(const struct gs_pod *pod, struct gs_str *ret_key,
+                           struct gs_str *ret_word)
+{
+    *ret_key = NODE_POLICY_KEY;
+    *ret_word = gs_pod_annotation(pod, *ret_key, NULL);
+    if (ret_word->n > 0 && !gs_ask_knows_node_policy(*ret_word))
+        return true;
+    *ret_key = GS_STR(GS_ORDER_POLICY_KEY);
+    *ret_word = gs_pod_annotation(pod, *ret_key, NULL);
+    return ret_word->n > 0 && !gs_order_knows(*ret_word, ret_word);
+}
+
 int gs_ask_read(const struct gs_pod *pod, const struct gs_policies *policies,
                 const struct gs_ask_flags *flags, struct gs_arena *arena, struct gs_ask *ret,
                 struct gs_err *err)

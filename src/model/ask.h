@@ -63,6 +63,12 @@ GS_WUR int gs_ask_check(const struct gs_pod *pod, const struct gs_policies *poli
 GS_WUR int gs_ask_read(const struct gs_pod *pod, const struct gs_policies *policies,
                        const struct gs_ask_flags *flags, struct gs_arena *arena, struct gs_ask *ret,
                        struct gs_err *err);
+/** Is the policy over nodes known? Another counts as binpack, as in HAMi. */
+bool gs_ask_knows_node_policy(struct gs_str text);
+/** An annotation of the pod that names a policy which is not known, and the first such word of it.
+ *  False: there is none. */
+bool gs_ask_unknown_policy(const struct gs_pod *pod, struct gs_str *ret_key,
+                           struct gs_str *ret_word);
 /** Read what a pod's annotations say to one vendor: part of gs_ask_read(). 0 or -ENOMEM. */
 GS_WUR int gs_ask_wish(const struct gs_pod *pod, const struct gs_policy *policy,
                        struct gs_arena *arena, struct gs_wish *ret);

@@ -6,7 +6,7 @@
 #include "model/number.h"
 #include "model/text.h"
 
-#define POLICY_KEY  GS_STR("hami.io/gpu-scheduler-policy")
+#define POLICY_KEY  GS_STR(GS_ORDER_POLICY_KEY)
 #define WEIGHTS_KEY GS_STR("hami.io/device-scoring-weights")
 
 static void add_order(struct gs_device_policy *p, enum gs_device_order order)
@@ -17,9 +17,9 @@ static void add_order(struct gs_device_policy *p, enum gs_device_order order)
     p->chain[p->n_chain++] = order;
 }
 
-static void read_word(struct gs_device_policy *p, struct gs_str word)
+/* Is the word known? */
+static bool read_word(struct gs_device_policy *p, struct gs_str word)
 {
-    word = gs_text_trim(word);
     if (gs_str_eq_c(word, "binpack"))
         add_order(p, GS_ORDER_BINPACK);
     else if (gs_str_eq_c(word, "spread"))
@@ -30,6 +30,27 @@ static void read_word(struct gs_device_policy *p, struct gs_str word)
         p->is_mutex = true;
     else if (gs_str_eq_c(word, "topology-aware"))
         p->is_topology = true;
+    else
+        return false;
+    return true;
+}
+
+bool gs_order_knows(struct gs_str text, struct gs_str *ret_word)
+{
+    struct gs_device_policy p = {0};
+    struct gs_str word;
+    bool is_last;
+
+    do {
+        /* behind a comma at the end is a word, too */
+        is_last = text.n == 0 || memchr(text.p, ',', text.n) == NULL;
+        word = text;
+        (void)gs_str_cut(&text, ',', &word);
+        *ret_word = gs_text_trim(word);
+        if (!read_word(&p, *ret_word))
+            return false;
+    } while (!is_last);
+    return true;
 }
 
 static void read_order(struct gs_device_policy *p, struct gs_str text)
@@ -37,7 +58,7 @@ static void read_order(struct gs_device_policy *p, struct gs_str text)
     struct gs_str rest = text, word;
 
     while (gs_str_cut(&rest, ',', &word))
-        read_word(p, word);
+        (void)read_word(p, gs_text_trim(word));
     for (size_t i = 0; i < text.n; i++)
         p->is_chain = p->is_chain || text.p[i] == ',';
     p->is_chain = p->is_chain || gs_str_eq_c(text, "numa");

@@ -7,10 +7,15 @@
 #include "model/fit.h"
 #include "model/pod.h"
 
-/** hami.io/gpu-scheduler-policy of the pod, else `fallback` ("spread"), and the weights of
+#define GS_ORDER_POLICY_KEY "hami.io/gpu-scheduler-policy"
+
+/** GS_ORDER_POLICY_KEY of the pod, else `fallback` ("spread"), and the weights of
  *  hami.io/device-scoring-weights. -EINVAL with HAMi's text for bad weights. */
 GS_WUR int gs_order_read(const struct gs_pod *pod, struct gs_str fallback,
                          struct gs_device_policy *ret, struct gs_err *err);
+/** Is every word of a device policy known? Others count for nothing, as in HAMi. *ret_word: the
+ *  first that is not. */
+bool gs_order_knows(struct gs_str text, struct gs_str *ret_word);
 /** Score of one device for a container's requests (10 * weighted sum of what would be used). */
 float gs_order_score(const struct gs_device_policy *p, const struct gs_device *dev,
                      const struct gs_use *use, int32_t asked_slots, int32_t asked_cores,

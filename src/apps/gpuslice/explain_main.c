@@ -8,11 +8,12 @@
 #include "apps/gpuslice/explain_text.h"
 #include "apps/gpuslice/gather.h"
 #include "apps/gpuslice/options.h"
-#include "apps/gpuslice/terms.h"
 #include "base/arena.h"
 #include "control/convert.h"
 #include "control/policies.h"
 #include "kube/json.h"
+#include "model/ask.h"
+#include "model/order.h"
 #include "net/secret.h"
 #include "vendors/registry_policy.h"
 
@@ -129,25 +130,18 @@ static int run(struct explaining *e)
 /* Words that the scheduler would take no notice of; who asks here has mistyped them. */
 static int check_policies(const char *const *value, struct gs_err *err)
 {
-    static const char *const known[] = {"binpack", "spread", "numa", "mutex", "topology-aware"};
     const char *node = value[GS_OPTION_NODE_POLICY], *card = value[GS_OPTION_CARD_POLICY];
+    struct gs_str word;
 
-    if (node != NULL && strcmp(node, "binpack") != 0 && strcmp(node, "spread") != 0)
+    if (node != NULL && !gs_ask_knows_node_policy(gs_str_of(node)))
         return gs_err_set(err, -EINVAL,
                           "--node-scheduler-policy '%s' is not known; write 'binpack' or 'spread'",
                           node);
-    for (size_t k = 0; card != NULL && k < gs_terms_count(card); k++) {
-        size_t i = 0;
-
-        while (i < GS_ARRAY_LEN(known) && !gs_str_eq_c(gs_terms_word(card, k, ""), known[i]))
-            i++;
-        if (i == GS_ARRAY_LEN(known))
-            return gs_err_set(
-                err, -EINVAL,
-                "--gpu-scheduler-policy '%s' is not known; write 'binpack', 'spread', "
-                "'numa', 'mutex', 'topology-aware', or several with commas",
-                card);
-    }
+    if (card != NULL && (card[0] == '\0' || !gs_order_knows(gs_str_of(card), &word)))
+        return gs_err_set(err, -EINVAL,
+                          "--gpu-scheduler-policy '%s' is not known; write 'binpack', 'spread', "
+                          "'numa', 'mutex', 'topology-aware', or several with commas",
+                          card);
     return 0;
 }
 

@@ -91,6 +91,8 @@ static void add_node(const struct gs_explain_node *n, struct gs_buf *buf)
 void gs_explain_text(const struct gs_explanation *e, const struct gs_kube_pod *pod,
                      struct gs_buf *buf)
 {
+    struct gs_str key, word;
+
     gs_buf_adds(buf, "pod ");
     add(buf, pod->meta.ns);
     gs_buf_adds(buf, "/");
@@ -109,6 +111,13 @@ void gs_explain_text(const struct gs_explanation *e, const struct gs_kube_pod *p
     gs_buf_adds(buf, ", asks for:\n");
     for (size_t i = 0; i < e->ask.n_lines; i++)
         add_line(&e->ask, &e->ask.line[i], buf);
+    if (gs_ask_unknown_policy(e->ask.pod, &key, &word)) {
+        gs_buf_adds(buf, "Its annotation ");
+        add(buf, key);
+        gs_buf_adds(buf, " names \"");
+        add(buf, word);
+        gs_buf_adds(buf, "\", which is not known and counts for nothing.\n");
+    }
     if (gs_str_eq(pod->scheduler_name, GS_STR("default-scheduler")))
         gs_buf_adds(buf,
                     "The default scheduler gives no slices: the webhook was not reached, or is "

@@ -15,6 +15,8 @@
 #include "control/policies.h"
 #include "kube/config.h"
 #include "kube/watch.h"
+#include "model/ask.h"
+#include "model/order.h"
 #include "net/secret.h"
 #include "vendors/registry_policy.h"
 
@@ -220,6 +222,18 @@ static void on_unknown_key(void *user, const char *what)
     GS_LOG_WARN("device configuration: unknown key ignored", GS_LOG_CSTR("what", what));
 }
 
+static void tell_policies(const struct gs_flags *f)
+{
+    struct gs_str word = gs_str_of(f->node_policy);
+
+    if (!gs_ask_knows_node_policy(word))
+        GS_LOG_WARN("policy not known, counts as binpack",
+                    GS_LOG_CSTR("flag", "--node-scheduler-policy"), GS_LOG_STR("policy", word));
+    if (!gs_order_knows(gs_str_of(f->device_policy), &word))
+        GS_LOG_WARN("policy not known, counts for nothing",
+                    GS_LOG_CSTR("flag", "--gpu-scheduler-policy"), GS_LOG_STR("policy", word));
+}
+
 static int configure(struct gs_daemon *d, struct gs_err *err)
 {
     const struct gs_flags *f = d->flags;
@@ -246,6 +260,7 @@ static int configure(struct gs_daemon *d, struct gs_err *err)
     if (rc < 0 && text.n > 0)
         gs_err_wrap(err, rc, "%s", f->device_config);
     gs_buf_fini(&text);
+    tell_policies(f);
     d->filter = (struct gs_filter_conf){
         .device_policy = gs_str_of(f->device_policy),
         .node_policy = gs_str_of(f->node_policy),

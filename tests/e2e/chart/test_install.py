@@ -130,6 +130,18 @@ def test_daemon_has_these_rights_and_no_more(install_chart, cluster, api):
     assert rights == {(r, v, "") for r, verbs in expected.items() for v in verbs.split()} | lease
 
 
+def test_values_that_nothing_reads_are_named(install_chart):
+    """HAMi's values are to install unchanged: those of its other parts are told, and so are slips of the pen."""
+    release = install_chart()
+    assert "nothing here reads" not in release.notes
+    release.upgrade({"schedular": {}, "mockDevicePlugin": {}, "scheduler": {
+        "replica": 2, "kubeScheduler": {"extraArg": []}, "extender": {"images": {}}, "admissionWebhook": {"enable": True}}})
+    (line,) = [line for line in release.notes.splitlines() if "nothing here reads" in line]
+    assert line.partition("): ")[2].split(", ") == [
+        "mockDevicePlugin", "schedular", "scheduler.replica", "scheduler.admissionWebhook.enable",
+        "scheduler.extender.images", "scheduler.kubeScheduler.extraArg"]
+
+
 def test_lease_rights_are_of_one_lease(install_chart, cluster):
     release = install_chart(replicas=2)
     user = cluster.api(release.kube_kubeconfig.stem)

@@ -215,6 +215,33 @@ def test_given_device_config_is_followed(template):
     assert device_config(objects) == yaml.safe_load(content)
 
 
+@pytest.mark.parametrize("values,name", [
+    ({"scheduler": {"defaultSchedulerPolicy": {"gpuSchedulePolicy": "binpack"}}}, "gpuSchedulePolicy"),
+    ({"scheduler": {"defaultSchedulerPolicy": {"nodeSchedulerPolicy": "bestfit"}}}, "nodeSchedulerPolicy"),
+    ({"scheduler": {"admissionWebhook": {"customURL": {"enable": True}}}}, "enable"),
+    ({"scheduler": {"certManager": {"enable": True}}}, "enable"),
+    ({"scheduler": {"networkPolicy": {"metricFrom": []}}}, "metricFrom"),
+    ({"device-config": {"contents": "x"}}, "contents"),
+    ({"resourceMem": "gpumem"}, "resourceMem")])
+def test_mistyped_values_are_refused(template, values, name):
+    """Where HAMi's chart has no more than this one reads."""
+    with pytest.raises(helm.HelmError, match=name):
+        template(values)
+
+
+def test_every_value_of_the_schema_is_known():
+    """What is told to be read by nothing is what the schema does not have."""
+    schema = json.loads((helm.CHART / "values.schema.json").read_text())
+    text = (helm.CHART / "templates" / "_values.tpl").read_text()
+    told = {path: set(re.findall(r'"([^"]+)"', names)) for path, names in re.findall(r'"([^"]*)" \(list([^)]*)\)', text)}
+    assert len(told) == 5
+    for path, names in told.items():
+        at = schema
+        for word in filter(None, path.split(".")):
+            at = at["properties"][word]
+        assert names == set(at["properties"]), path
+
+
 def test_broken_device_config_is_refused(template):
     with pytest.raises(helm.HelmError, match="is no YAML"):
         template({"device-config": {"content": "nvidia: [\n"}})

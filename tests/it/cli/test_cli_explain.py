@@ -134,6 +134,11 @@ def test_the_webhook_was_not_reached(dump):
     assert "the webhook was not reached" in explain("--from-dump", path, "pod", "job")
 
 
+def test_unknown_policies_of_the_pod_are_told(dump):
+    path = dump(waiting("job", gpu(gpumem=1024), annotations={"hami.io/gpu-scheduler-policy": "spred"}))
+    assert 'hami.io/gpu-scheduler-policy names "spred", which is not known' in explain("--from-dump", path, "pod", "team/job")
+
+
 def test_nothing_asked(dump):
     assert "asks for no cards" in explain("--from-dump", dump(waiting("job", {"cpu": "1"})), "pod", "team/job")
 

@@ -467,6 +467,31 @@ static void test_full_annotations(void **state)
     want_full(262144, "'schedulerName':'volcano','containers':[{'name':'a'," ASKS "}]", "same");
 }
 
+/* HAMi takes no notice of such words and says nothing: the pod is as it was, and who made it hears.
+ */
+static void test_unknown_policies(void **state)
+{
+    (void)state;
+
+    review_pod(&r,
+               REVIEW_POD("'nvidia.com/gpu':'1'", "'hami.io/gpu-scheduler-policy':'numa, binpak'"));
+    assert_string_equal(review_answer(&r, "/response/warnings/0"),
+                        "annotation hami.io/gpu-scheduler-policy: \"binpak\" is not known and "
+                        "counts for nothing");
+    assert_string_equal(review_answer(&r, "/response/warnings/1"), "-");
+    assert_string_equal(review_got(&r, "/metadata/annotations/hami.io~1gpu-scheduler-policy"),
+                        "numa, binpak");
+    review_pod(&r, REVIEW_POD("'nvidia.com/gpu':'1'", "'hami.io/node-scheduler-policy':'Spread'"));
+    assert_non_null(strstr(review_answer(&r, "/response/warnings/0"),
+                           "hami.io/node-scheduler-policy: \"Spread\" is not known"));
+    review_pod(&r, REVIEW_POD("'nvidia.com/gpu':'1'",
+                              "'hami.io/node-scheduler-policy':'spread',"
+                              "'hami.io/gpu-scheduler-policy':'topology-aware,mutex,spread'"));
+    assert_string_equal(review_answer(&r, "/response/warnings/0"), "-");
+    review_pod(&r, REVIEW_POD("'cpu':'1'", "'hami.io/gpu-scheduler-policy':'x'")); /* not ours */
+    assert_string_equal(review_answer(&r, "/response/warnings/0"), "-");
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -478,7 +503,7 @@ int main(void)
         T(test_strips_grants),  T(test_strips_by_name),
         T(test_quota),          T(test_many_containers),
         T(test_hostile),        T(test_many_grants),
-        T(test_null_members),
+        T(test_null_members),   T(test_unknown_policies),
     };
 
     return cmocka_run_group_tests_name("control_admit", tests, NULL, NULL);

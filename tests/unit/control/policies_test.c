@@ -206,6 +206,12 @@ static void test_bad(void **state)
         {"vnpus:\n  - commonWord: A\n", "vnpus", "A has no memoryAllocatable"},
         {"vnpus:\n  configs:\n    - commonWord: A\n", "vnpus", "A has no memoryAllocatable"},
         {"vnpus: 5\n", "vnpus", "line: 1"},
+        /* names that no pod could ask by: the API server takes DOMAIN/NAME alone */
+        {"nvidia:\n  resourceCountName: gpu\n", "nvidia: 'gpu'", "DOMAIN/NAME"},
+        {"nvidia:\n  resourceMemoryName: nvidia.com/gpu mem\n", "nvidia: 'nvidia.com/gpu mem'", ""},
+        {"nvidia:\n  resourceCoreName: /cores\n", "nvidia: '/cores'", ""},
+        {"nvidia:\n  resourceCoreName: nvidia.com/\n", "nvidia: 'nvidia.com/'", ""},
+        {"nvidia:\n  resourcePriorityName: nvidia.com/a/b\n", "nvidia: 'nvidia.com/a/b'", ""},
     };
     struct read r;
 
