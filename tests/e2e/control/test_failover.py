@@ -56,6 +56,34 @@ def test_the_leader_ends(scheduler_daemon, make_nodes, api, namespace, number):
     assert took < 5
 
 
+def test_the_leader_ends_while_many_wait(scheduler_daemon, make_nodes, api, namespace):
+    """Pods that kube-scheduler has refused cost the next leader nothing (docs/adr/0010): no Binding of theirs is under way,
+    and each says so by itself. Then they are bound as others are."""
+    release = scheduler_daemon(replicas=2, lease=LEASE)
+    make_nodes(1, cards=1, vendor="nvidia", annotations={"gpuslice.io/identity": "prestart"})
+    path, name = objects.PODS.format(namespace), release.scheduler_name
+    api.post(path, objects.pod("first", SLICE, scheduler=name))
+    api.wait(f"{path}/first", objects.is_bound, 60, "first bound")
+    waiting = [objects.pod(f"w{i}", SLICE | {"nvidia.com/gpumem": 21000}, scheduler=name) for i in range(100)]
+    api.create_all(path, waiting)
+    api.wait_list(path, lambda pods: sum(bool(objects.failed_scheduling(p)) for p in pods.values()) == 100, 60, "all refused")
+    leader = leader_of(api, release)
+    other = next(r for r in release.replicas if r is not leader)
+    leader.kill()
+    api.post(path, objects.pod("next", SLICE, scheduler=name))
+    api.wait(f"{path}/next", objects.is_bound, 60, "next bound")
+    assert leader_of(api, release) is other
+    written = [int(line.split()[1]) for line in other.metrics().splitlines()
+               if line.startswith("gpuslice_scheduler_fence_writes_total ")]
+    assert written[0] <= 1  # "next" alone may be new
+    api.delete(f"{path}/first")
+    api.delete(f"{path}/next")
+    pods = api.wait_list(path, lambda pods: any(map(objects.is_bound, pods.values())) and pods, 60, "one that waited")
+    cards.check(pods.values(), 40960, 10)
+    (bound,) = [p for p in pods.values() if objects.is_bound(p)]
+    assert objects.note(bound, "gpuslice.io/fence").endswith("+")
+
+
 def test_a_leader_that_hangs_and_goes_on(scheduler_daemon, make_nodes, api, namespace):
     """All of it stops, as with its machine; another leads. When it goes on it does not act on what it knew."""
     release = scheduler_daemon(replicas=2, lease=SLOW)
