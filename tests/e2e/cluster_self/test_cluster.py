@@ -73,19 +73,36 @@ sys.stdin.read()
 """
 
 
-def test_nothing_survives_a_killed_run():
-    """After kill -9 of a run: what is tied to it ends at once, the rest by the next run's sweep."""
-    run = subprocess.Popen([sys.executable, "-c", VICTIM, str(procs.pathlib.Path(__file__).parents[1])],
+def victim(*before) -> tuple[subprocess.Popen, str, int, int]:
+    """A run; its folder, and the ids of two processes of it."""
+    run = subprocess.Popen([*before, sys.executable, "-c", VICTIM, str(procs.pathlib.Path(__file__).parents[1])],
                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     folder, tied, loose = run.stdout.readline().split()
-    born = procs.start_time(int(loose))
+    return run, folder, int(tied), int(loose)
+
+
+def test_nothing_survives_a_killed_run():
+    """After kill -9 of a run: what is tied to it ends at once, the rest by the next run's sweep."""
+    run, folder, tied, loose = victim()
+    born = procs.start_time(loose)
     run.send_signal(signal.SIGKILL)
     run.wait()
-    procs.until(lambda: not procs.start_time(int(tied)), 10, "tied process ends")
-    assert procs.start_time(int(loose)) == born
+    procs.until(lambda: not procs.start_time(tied), 10, "tied process ends")
+    assert procs.start_time(loose) == born
     assert os.path.basename(folder) in procs.sweep()
-    assert procs.start_time(int(loose)) != born
+    assert procs.start_time(loose) != born
     assert not os.path.exists(folder)
+
+
+def test_a_run_that_lives_is_not_swept(cluster):
+    """Nor one of another namespace of processes, whose ids say nothing here; nor this one."""
+    runs = [victim(), victim("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--")]
+    folders = [folder for _, folder, *_ in runs] + [str(cluster.folder)]
+    assert not {os.path.basename(f) for f in folders} & set(procs.sweep())
+    assert all(os.path.exists(os.path.join(f, "log")) for f in folders)
+    for run, *_ in runs:
+        run.communicate("")  # its end
+    assert {os.path.basename(folder) for _, folder, *_ in runs} <= set(procs.sweep())
 
 
 def test_clusters_stand_side_by_side(cluster):

@@ -1,5 +1,6 @@
 """Child processes that never outlive their owner, and their remains from owners that were killed."""
 
+import fcntl
 import os
 import pathlib
 import shutil
@@ -134,10 +135,16 @@ def end_noted(folder: pathlib.Path, timeout: float = 10) -> int:
     return len(alive)
 
 
+_held = []  # open as long as this process lives: with them the kernel keeps the locks
+
+
 def new_folder() -> pathlib.Path:
-    """A temporary folder marked with its owner, which `sweep` of a later run reads."""
+    """A temporary folder, held by a lock as long as this process lives: so long `sweep` of another run leaves it alone.
+    The lock appears there held: nobody can take it in between."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
-    (folder / "owner").write_text(f"{os.getpid()} {start_time(os.getpid())}\n", encoding="ascii")
+    _held.append(open(folder / "lock.new", "wb"))
+    fcntl.flock(_held[-1], fcntl.LOCK_EX)
+    os.rename(folder / "lock.new", folder / "lock")
     return folder
 
 
@@ -161,18 +168,23 @@ def drop_cgroups(name: str) -> bool:
 
 
 def sweep() -> list[str]:
-    """Remove folders, and end processes, of runs that are no more."""
+    """Remove folders, and end processes, of runs that are no more: of those whose lock can be had. Process ids would not
+    tell, for a run may live in a namespace of its own."""
     swept = []
     for folder in pathlib.Path(tempfile.gettempdir()).glob(PREFIX + "*"):
         try:
             if folder.stat().st_uid != os.getuid():
                 continue
-            pid, born = (folder / "owner").read_text().split()
-        except (OSError, ValueError):
+            lock = open(folder / "lock", "rb")
+        except OSError:  # gone, or not there yet
             continue
-        if start_time(int(pid)) != born:
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
             end_noted(folder)
             drop_cgroups(folder.name)
             shutil.rmtree(folder, ignore_errors=True)
-            swept.append(folder.name)
+        swept.append(folder.name)
     return swept
