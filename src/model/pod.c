@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "contract/annotations.h"
+#include "contract/names.h"
+
+/* A fence or a stamp with its key is far below; a longer one is somebody else's doing. */
+#define MARK_MAX 256
 
 const struct gs_str *gs_pairs_find(const struct gs_pairs *pairs, struct gs_str key)
 {
@@ -59,13 +63,20 @@ static bool removed(struct gs_pairs *pairs, struct gs_str key)
     return true;
 }
 
-/* As the API server counts annotations. */
+static bool is_mark(struct gs_str key, struct gs_str value)
+{
+    return key.n + value.n <= MARK_MAX &&
+           (gs_str_eq_c(key, GS_NAME_FENCE) || gs_str_eq_c(key, GS_NAME_ROOM_SEEN));
+}
+
+/* As the API server counts annotations, but for marks. */
 static size_t size_of(const struct gs_pairs *pairs)
 {
     size_t n = 0; /* text that lies in memory: no overflow */
 
     for (size_t i = 0; i < pairs->n; i++)
-        n += pairs->at[i].key.n + pairs->at[i].value.n;
+        if (!is_mark(pairs->at[i].key, pairs->at[i].value))
+            n += pairs->at[i].key.n + pairs->at[i].value.n;
     return n;
 }
 

@@ -82,7 +82,8 @@ int gs_pairs_set(struct gs_pairs *pairs, struct gs_arena *arena, struct gs_str k
 /** Room that a grant of these annotations needs in its pod: they themselves, as much again for what
  *  the node adds to them, and GS_ANNOTATIONS_MARKS. */
 size_t gs_pod_grant_room(const struct gs_pairs *grant);
-/** Is there room for so many bytes more of annotations? 0, or -EINVAL with a text for the user. */
+/** Is there room for so many bytes more of annotations? What we write ourselves to a pod that waits
+ *  does not count: GS_ANNOTATIONS_MARKS is for it. 0, or -EINVAL with a text for the user. */
 int gs_pod_check_room(const struct gs_pod *pod, size_t more, struct gs_err *err);
 
 /** Annotation's text, or an empty view. `ret_is_there` may be NULL. */

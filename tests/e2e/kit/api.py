@@ -3,6 +3,7 @@
 import base64
 import json
 import pathlib
+import re
 import time
 import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import kubernetes
 import urllib3
 import yaml
 
+LONG = re.compile(r"(?<=\w{200})\w+")  # in what a failure shows
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 
 
@@ -136,7 +138,7 @@ class Api:
         try:
             return self.wait_list(folder, one, timeout, what or path, fieldSelector=f"metadata.name={name}")
         except TimeoutError as e:
-            raise TimeoutError(f"{e}\n{json.dumps(self.find(path), indent=1)[:4000]}") from None
+            raise TimeoutError(f"{e}\n{LONG.sub('...', json.dumps(self.find(path), indent=1))[:4000]}") from None
 
     def _watch(self, path: str, version: str, end: float, query: dict):
         left = end - time.monotonic()

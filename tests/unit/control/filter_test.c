@@ -893,8 +893,10 @@ static void no_memory(void **state)
     gs_buf_fini(&pod);
 }
 
-/* A pod with `n` bytes of annotations that asks for so many containers of one card each. */
-static void filter_full(struct world *w, size_t n, int containers, const char *asks)
+/* A pod with `n` bytes of annotations, and `more`, that asks for so many containers of one card
+ * each. */
+static void filter_full_with(struct world *w, size_t n, const char *more, int containers,
+                             const char *asks)
 {
     struct gs_buf body = {0};
     size_t at;
@@ -905,7 +907,7 @@ static void filter_full(struct world *w, size_t n, int containers, const char *a
     for (size_t i = 1; i < n; i++)
         gs_buf_adds(&body, "v");
     assert_int_equal(body.n - at + 1, n);
-    gs_buf_addf(&body, "'}},'spec':{'containers':[");
+    gs_buf_addf(&body, "'%s}},'spec':{'containers':[", more);
     for (int i = 0; i < containers; i++)
         gs_buf_addf(&body, "%s{'name':'c%d','resources':{'limits':{%s}}}", i > 0 ? "," : "", i,
                     asks);
@@ -915,6 +917,11 @@ static void filter_full(struct world *w, size_t n, int containers, const char *a
             body.p[i] = '"';
     world_filter_text(w, gs_buf_str(&body));
     gs_buf_fini(&body);
+}
+
+static void filter_full(struct world *w, size_t n, int containers, const char *asks)
+{
+    filter_full_with(w, n, "", containers, asks);
 }
 
 /* The API server takes 262,144 bytes of annotations (TotalAnnotationSizeLimitB), in a Binding any
@@ -937,6 +944,25 @@ static void grant_has_to_fit_into_the_annotations(void **state)
     filter_full(w, 262144, 1, "'cpu':'1'");
     assert_string_equal(world_error(w), "");
     assert_string_equal(world_chosen(w), "node1");
+}
+
+/* A pod that the webhook let pass is not refused for what we have written to it since. */
+static void marks_of_ours_take_no_room(void **state)
+{
+    static const char asks[] = "'nvidia.com/gpu':'1','nvidia.com/gpumem':'100'";
+    static const char marks[] = ",'gpuslice.io/fence':'8f1c04d27a7e49b1a6d2f43b5f0f2c11.42',"
+                                "'gpuslice.io/room-seen':'1796047200123'";
+    struct world *w = *state;
+    char large[512];
+
+    assert_int_equal(world_cards(w, "node1", "uuid", 8, 80000), 0);
+    filter_full_with(w, 262144 - 16384, marks, 1, asks);
+    assert_string_equal(world_error(w), "");
+    assert_string_equal(world_chosen(w), "node1");
+    /* no mark of ours */
+    (void)snprintf(large, sizeof(large), ",'gpuslice.io/fence':'%0300d'", 0);
+    filter_full_with(w, 262144 - 16384, large, 1, asks);
+    assert_non_null(strstr(world_error(w), "the pod's annotations have 246077 bytes"));
 }
 
 /* Beyond what is kept for each pod: by the bytes of the grant itself. */
@@ -1002,6 +1028,7 @@ int main(void)
         T(amounts_that_nothing_can_be_given_for_are_told),
         T(bad_weights_are_told),
         T(grant_has_to_fit_into_the_annotations),
+        T(marks_of_ours_take_no_room),
         T(large_grant_has_to_fit_too),
         T(no_memory),
     };
