@@ -98,6 +98,22 @@ def make_nodes(api):
 
 
 @pytest.fixture
+def priority(api):
+    """priority(value, policy) names a PriorityClass of that value."""
+    made, path = [], "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+    def make(value: int, policy: str = "PreemptLowerPriority") -> str:
+        name = f"class{next(_serial)}"
+        made.append(name)
+        api.post(path, {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy})
+        return name
+
+    yield make
+    for name in made:
+        api.delete(f"{path}/{name}")
+
+
+@pytest.fixture
 def make_pod(api, namespace):
     """Factory: make_pod({'nvidia.com/gpu': 1}, ...) gives the pod as the API server has it."""
 

@@ -14,16 +14,6 @@ SLOW = {"leaseDuration": "6s", "renewDeadline": "5s", "retryPeriod": "500ms"}
 SLICE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 20000}
 
 
-def lease_of(api, release):
-    found = api.get(f"/apis/coordination.k8s.io/v1/namespaces/{release.namespace}/leases")["items"]
-    return next((x for x in found if x["spec"].get("holderIdentity")), None)
-
-
-def leader_of(api, release):
-    holder = lease_of(api, release)["spec"]["holderIdentity"]
-    return next(r for r in release.replicas if holder.startswith(r.name + "_"))
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_the_leader_ends(scheduler_daemon, make_nodes, api, namespace, number):
     release = scheduler_daemon(replicas=2, lease=LEASE)
@@ -31,7 +21,7 @@ def test_the_leader_ends(scheduler_daemon, make_nodes, api, namespace, number):
     path = objects.PODS.format(namespace)
     api.post(path, objects.pod("first", SLICE))
     api.wait(f"{path}/first", objects.is_bound, 60, "first bound")
-    leader = leader_of(api, release)
+    leader = release.leader()
     name = release.scheduler_name  # a webhook call that is cut off leaves a pod to another scheduler
     pods = [objects.pod(f"p{i}", SLICE, scheduler=name) for i in range(20)]
     create = threading.Thread(target=api.create_all, args=(path, pods))
@@ -42,7 +32,7 @@ def test_the_leader_ends(scheduler_daemon, make_nodes, api, namespace, number):
     else:
         leader.stop()
     lease_path = f"/apis/coordination.k8s.io/v1/namespaces/{release.namespace}/leases/" + \
-        lease_of(api, release)["metadata"]["name"]
+        release.held_lease()["metadata"]["name"]
     api.wait(lease_path, lambda x: x and x["spec"].get("holderIdentity", "").partition("_")[0] not in ("", leader.name),
              60, "lease moves")
     moved = time.monotonic()
@@ -91,7 +81,7 @@ def test_a_leader_that_hangs_and_goes_on(scheduler_daemon, make_nodes, api, name
     path, name = objects.PODS.format(namespace), release.scheduler_name
     api.post(path, objects.pod("first", SLICE, scheduler=name))
     api.wait(f"{path}/first", objects.is_bound, 60, "first bound")
-    leader = leader_of(api, release)
+    leader = release.leader()
     other = next(r for r in release.replicas if r is not leader)
     create = threading.Thread(target=api.create_all, args=(
         path, [objects.pod(f"p{i}", SLICE, scheduler=name) for i in range(20)]))
@@ -103,7 +93,7 @@ def test_a_leader_that_hangs_and_goes_on(scheduler_daemon, make_nodes, api, name
     pods = api.wait_list(path, lambda pods: len(pods) == 21 and all(map(objects.is_bound, pods.values())) and pods, 90,
                          "all bound by the other")
     cards.check(pods.values(), 40960, 10)
-    assert leader_of(api, release) is other
+    assert release.leader() is other
     for process in (leader.daemon, leader.kube_scheduler):
         process.send(signal.SIGCONT)
     api.create_all(path, [objects.pod(f"late{i}", SLICE, scheduler=name) for i in range(8)])

@@ -1,34 +1,13 @@
 """A pod of higher priority gets its card: exactly those leave without whom it fits, by the real Eviction API."""
 
-import itertools
-
 import pytest
 from kit import agent, objects
-from kit.objects import path_of
+from kit.objects import is_going, path_of
 
 CARD = 40960
 GRANT = "hami.io/vgpu-devices-allocated"
 PRESTART = {"gpuslice.io/identity": "prestart"}
 EVENTS = "/api/v1/namespaces/{}/events"
-BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-_serial = itertools.count(1)
-
-
-@pytest.fixture
-def priority(api):
-    """priority(value, policy) names a PriorityClass of that value."""
-    made = []
-
-    def make(value: int, policy: str = "PreemptLowerPriority") -> str:
-        name = f"class{next(_serial)}"
-        made.append(name)
-        api.post(CLASSES, {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy})
-        return name
-
-    yield make
-    for name in made:
-        api.delete(f"{CLASSES}/{name}")
 
 
 @pytest.fixture
@@ -50,10 +29,6 @@ def ask(make_pod, mem: int, cls: str, **more) -> dict:
 
 def card_of(pod: dict) -> str:
     return pod["metadata"]["annotations"][GRANT].partition(",")[0]
-
-
-def is_going(pod: dict | None) -> bool:
-    return pod is not None and "deletionTimestamp" in pod["metadata"]
 
 
 def going(api, namespace: str) -> set[str]:
@@ -123,22 +98,11 @@ def test_nobody_goes_where_nothing_helps(scheduler_daemon, make_nodes, make_pod,
         end(api, pod)
 
 
-def set_budget(api, namespace: str, name: str, allowed: int, create: bool = True) -> None:
-    """The controller's work: a budget over pods of that app, with so much allowed."""
-    path = BUDGETS.format(namespace)
-    if create:
-        api.post(path, {"metadata": {"name": name}, "spec": {
-            "minAvailable": 1, "selector": {"matchLabels": {"app": name}}}})
-    api.patch(f"{path}/{name}/status", {"status": {
-        "observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": 1 + allowed, "desiredHealthy": 1,
-        "expectedPods": 1 + allowed}})
-
-
 def test_disruption_budgets_are_kept(scheduler_daemon, make_nodes, make_pod, wait_bound, api, namespace, priority, put):
     scheduler_daemon()
     low, middle, high = priority(10), priority(20), priority(1000)
     (node,) = make_nodes(1, cards=2, vendor="nvidia", annotations=PRESTART)
-    set_budget(api, namespace, "guarded", 0)
+    agent.set_budget(api, namespace, "guarded", 0)
     guarded = put(node, 0, CARD, low, labels={"app": "guarded"})
     other = put(node, 1, CARD, middle)
     first = ask(make_pod, CARD, high)
@@ -150,7 +114,7 @@ def test_disruption_budgets_are_kept(scheduler_daemon, make_nodes, make_pod, wai
     second = ask(make_pod, CARD, high)
     wait_refused(api, second, 3)
     assert going(api, namespace) == set()
-    set_budget(api, namespace, "guarded", 1, create=False)
+    agent.set_budget(api, namespace, "guarded", 1, create=False)
     wait_going(api, guarded)
     end(api, guarded)
     assert card_of(wait_bound(second)) == f"GPU-{node}-0"
@@ -161,7 +125,7 @@ def test_a_budget_on_one_node_sends_it_to_the_next(scheduler_daemon, make_nodes,
     scheduler_daemon()
     low, high = priority(10), priority(1000)
     one, two = make_nodes(2, cards=1, vendor="nvidia", annotations=PRESTART)
-    set_budget(api, namespace, "guarded", 0)
+    agent.set_budget(api, namespace, "guarded", 0)
     put(one, 0, CARD, low, labels={"app": "guarded"})
     free = put(two, 0, CARD, low)
     pod = ask(make_pod, CARD, high)

@@ -1,4 +1,5 @@
-"""What device plugins and kubelets would do, played on API objects: HAMi's lock protocol, and pod phases."""
+"""What device plugins, kubelets and controllers would do, played on API objects: HAMi's lock protocol, pod phases,
+disruption budgets."""
 
 import threading
 import time
@@ -10,11 +11,23 @@ from kit.objects import note, path_of
 
 LOCK, PHASE = "hami.io/mutex.lock", "hami.io/bind-phase"
 TO_ALLOCATE = "-devices-to-allocate"
+BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
 
 
 def set_phase(api: Api, pod: dict, phase: str, **status) -> dict:
     """The kubelet's word on a pod: Running, Succeeded, Failed."""
     return api.patch(path_of(pod) + "/status", {"status": {"phase": phase, **status}})
+
+
+def set_budget(api: Api, namespace: str, name: str, allowed: int, create: bool = True) -> None:
+    """The controller's work: a budget over pods of that app, with so much allowed."""
+    path = BUDGETS.format(namespace)
+    if create:
+        api.post(path, {"metadata": {"name": name}, "spec": {
+            "minAvailable": 1, "selector": {"matchLabels": {"app": name}}}})
+    api.patch(f"{path}/{name}/status", {"status": {
+        "observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": 1 + allowed, "desiredHealthy": 1,
+        "expectedPods": 1 + allowed}})
 
 
 def release_lock(api: Api, pod: dict) -> bool:

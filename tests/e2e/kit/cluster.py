@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import ssl
 import sys
+import urllib.request
 
 import yaml
 
@@ -143,6 +144,16 @@ class Cluster:
     def kill_apiserver(self) -> None:
         """SIGKILL; start_apiserver() brings it back."""
         self.procs.pop("kube-apiserver").kill()
+
+    def compact(self) -> None:
+        """Have etcd forget all states but the present one: who asks for what came after an older one is answered 410."""
+        def ask(path: str, body: dict) -> dict:
+            request = urllib.request.Request(f"http://127.0.0.1:{self.ports['etcd']}/v3/{path}", json.dumps(body).encode())
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return json.load(reply)
+
+        revision = ask("maintenance/status", {})["header"]["revision"]
+        ask("kv/compaction", {"revision": revision, "physical": True})
 
     def stop_program(self, name: str) -> None:
         self.procs.pop(name).stop()

@@ -32,6 +32,26 @@ class Replica:
         self.port, self.local_port, self.metrics_port, self.kube_port = procs.free_ports(4)
         self.daemon: procs.Process | None = None
         self.kube_scheduler: procs.Process | None = None
+        self.wire: Service | None = None
+
+    def wired(self) -> Service:
+        """What its daemon reaches the API server by from now on, and nobody else does."""
+        r = self.release
+        self.wire = Service([r.cluster.ports["api"]])
+        self.wire.start()
+        return self.wire
+
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """The daemon's."""
+        r = self.release
+        if not self.wire:
+            return r.kubeconfig
+        config = yaml.safe_load(r.kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{self.wire.port}"
+        path = r.folder / f"{self.name}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return path
 
     def on_host(self, argv: list) -> list:
         """Replicas know each other by host name: where there are several, each has one of its own, as a pod has."""
@@ -47,7 +67,7 @@ class Replica:
 
     def start_daemon(self, wait: bool = True) -> None:
         r = self.release
-        env = dict(os.environ, KUBECONFIG=str(r.kubeconfig), POD_NAME=self.name, POD_NAMESPACE=r.namespace)
+        env = dict(os.environ, KUBECONFIG=str(self.kubeconfig), POD_NAME=self.name, POD_NAMESPACE=r.namespace)
         self.daemon = procs.Process(r.folder, f"{self.name}-daemon", self.on_host(r.argv(self)), env).start()
         if wait:
             self.daemon.wait_ready(self.is_ready)
@@ -76,6 +96,13 @@ class Replica:
         for process in (self.daemon, self.kube_scheduler):
             if process:
                 process.kill()
+
+    def tend(self) -> None:
+        """Start again what has ended, as a kubelet does."""
+        if not self.daemon.is_running():
+            self.start_daemon()
+        if not self.kube_scheduler.is_running():
+            self.start_kube_scheduler()
 
     def stop(self) -> int | None:
         """Both by SIGTERM; the daemon's exit status."""
@@ -234,9 +261,21 @@ class Release:
                         ["spec"]["schedulerName"] != "default-scheduler", 30, "the webhook is asked")
         return self
 
+    def held_lease(self) -> dict | None:
+        """kube-scheduler's, once somebody holds it."""
+        found = self.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases")["items"]
+        return next((x for x in found if x["spec"].get("holderIdentity")), None)
+
+    def leader(self) -> Replica:
+        """Whose kube-scheduler holds the lease."""
+        holder = procs.until(self.held_lease, 60, "somebody leads")["spec"]["holderIdentity"]
+        return next(r for r in self.replicas if holder.startswith(r.name + "_"))
+
     def remove(self) -> None:
         for replica in self.replicas:
             replica.stop()
+            if replica.wire:
+                replica.wire.stop()
         if self.service:
             self.service.stop()
         helm.uninstall(self.folder, self.cluster.kubeconfig(), self.name, self.namespace)

@@ -80,6 +80,10 @@ def is_bound(obj: dict | None) -> bool:
     return bool(obj and obj["spec"].get("nodeName"))
 
 
+def is_going(obj: dict | None) -> bool:
+    return bool(obj and "deletionTimestamp" in obj["metadata"])
+
+
 def failed_scheduling(obj: dict | None) -> str:
     """Why kube-scheduler says the pod waits; empty: it does not say so."""
     for condition in (obj or {}).get("status", {}).get("conditions", []):

@@ -3,6 +3,7 @@
 import itertools
 import socket
 import threading
+import weakref
 
 
 class Service(threading.Thread):
@@ -12,6 +13,7 @@ class Service(threading.Thread):
         super().__init__(daemon=True, name="service")
         self.endpoints = list(endpoints)
         self._turn = itertools.count()
+        self._guard, self._streams = threading.Lock(), weakref.WeakSet()
         self._listener = socket.create_server(address)
         self.port = self._listener.getsockname()[1]
 
@@ -21,12 +23,21 @@ class Service(threading.Thread):
                 client, _ = self._listener.accept()
             except OSError:  # stopped
                 return
-            server = self._connect()
-            if server is None:
-                client.close()
-                continue
+            with self._guard:
+                server = self._connect()
+                if server is None:
+                    client.close()
+                    continue
+                self._streams.update((client, server))
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(target=forward, args=(source, sink), daemon=True).start()
+
+    def cut(self) -> None:
+        """End every connection there is, in the midst of what it carries; new ones are served."""
+        with self._guard:
+            streams = list(self._streams)
+        for stream in streams:
+            end(stream)
 
     def stop(self) -> None:
         # shutdown wakes the accept, which close alone does not
@@ -51,8 +62,12 @@ def forward(source: socket.socket, sink: socket.socket) -> None:
             sink.sendall(data)
         sink.shutdown(socket.SHUT_WR)
     except OSError:
-        for s in (source, sink):
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        end(source)
+        end(sink)
+
+
+def end(stream: socket.socket) -> None:
+    try:
+        stream.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it has ended
+        pass
