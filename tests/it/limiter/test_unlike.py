@@ -60,6 +60,16 @@ def test_a_kernel_of_unlike_lengths_is_held(seen, of):
     assert share == pytest.approx(SHARE / 100, abs=POINTS + 0.005)  # one in ten is 20 ms: what runs at the end counts
 
 
+@scenario(lambda of: ran("streams", *of, after=1.0, cores=30))
+@pytest.mark.parametrize("of", [("2000", "20", "context", "20"), ("500", "30", "context", "50"), ("2000", "20", "never", "20")],
+                         ids="-".join)
+def test_unlike_kernels_on_two_streams_are_held(seen, of):
+    """What a sample took is partly the other stream's: two had 68 to 89 for 30, and 10 to 26 if nobody waited for them."""
+    share, rc, err, _ = seen
+    assert rc == 0, err
+    assert share == pytest.approx(0.30, abs=POINTS)
+
+
 TOGETHER_UNLIKE = [  # processes, share, long us, percent, short us
     (2, 20, "5000", "2", "20"), (4, 20, "5000", "2", "20"), (2, 20, "20000", "10", "20"), (4, 20, "20000", "2", "20"),
     (2, 60, "2000", "5", "20"),

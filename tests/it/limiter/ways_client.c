@@ -7,6 +7,8 @@
  * - contexts KERNEL: a context for each launch, destroyed at once
  * - unlike LONG_US PERCENT HOW SHORT_US: one kernel, now long, now short, at random: waited for
  * each (sync, poll), in a queue (stream), in batches (host, event, nap)
+ * - streams LONG_US PERCENT HOW SHORT_US: the same on two streams in turn; after each pair the
+ * program waits for both (context), or never does (never)
  * - pauses: short kernels in bursts, and nobody waits for them
  * - phases LONG_US: 150 times 20 us, 20 times long, wait for each
  * - graph: a graph of 20 us that is updated to 100 ms, and back
@@ -217,6 +219,29 @@ static void await_end(const char *how, CUevent event)
     }
 }
 
+static int streams(uint64_t long_ns, uint32_t permille, const char *how, uint64_t short_ns,
+                   const char *seconds)
+{
+    bool waits = strcmp(how, "context") == 0;
+    uint32_t random = (uint32_t)getpid();
+    CUstream stream[2];
+
+    open_elastic();
+    for (uint32_t i = 0; i < 2; i++)
+        must(load.drv.stream_new(&stream[i], 1), "cuStreamCreate");
+    begin(seconds);
+    while (!over()) {
+        for (uint32_t i = 0; i < 2; i++) {
+            random = random * 1103515245u + 12345u;
+            set_length((random >> 16) % 1000 < permille ? long_ns : short_ns);
+            must(load_launch(&load, 0, stream[i]), "launch");
+        }
+        if (waits)
+            must(load.drv.sync_ctx(), "cuCtxSynchronize");
+    }
+    return 0;
+}
+
 static int unlike(uint64_t long_ns, uint32_t permille, const char *how, uint64_t short_ns,
                   const char *seconds)
 {
@@ -389,6 +414,9 @@ int main(int argc, char **argv)
     if (strcmp(what, "unlike") == 0 && argc == 7)
         return unlike(strtoull(argv[2], NULL, 10) * 1000, (uint32_t)(strtod(argv[3], NULL) * 10),
                       argv[4], strtoull(argv[5], NULL, 10) * 1000, argv[6]);
+    if (strcmp(what, "streams") == 0 && argc == 7)
+        return streams(strtoull(argv[2], NULL, 10) * 1000, (uint32_t)(strtod(argv[3], NULL) * 10),
+                       argv[4], strtoull(argv[5], NULL, 10) * 1000, argv[6]);
     if (strcmp(what, "pauses") == 0 && argc == 3)
         return pauses(argv[2]);
     if (strcmp(what, "phases") == 0 && argc == 4)

@@ -23,6 +23,9 @@
 #define IDLE_PART 2u
 /* Of a launch's time, what its call may have taken without the card at work. */
 #define CALL_PART 32u
+/* A launch's part among other streams that no guess is so far off by. */
+#define CROWDED_UNLIKE    3u
+#define CROWDED_UNLIKE_NS 50000u
 /* What a correction may take at once. */
 #define CORRECTION_MOST_NS 10000000000
 
@@ -129,12 +132,24 @@ static uint64_t idle_gap(const struct gs_inflight *e, uint64_t gap_ns, uint64_t 
     return gap_ns + (more < span_ns / CALL_PART ? more : span_ns / CALL_PART);
 }
 
+/* Among other streams a sample says little: its part of them is a guess, and what is learnt of it
+ * is clipped. But one so long that neither they nor mates of the slice explain it is of a kind that
+ * is none, and then clocks and marks decide. Beside other slices those could not tell, either. */
+static bool is_unlike_crowded(const struct gs_inflight *e, struct gs_span span, uint64_t part_ns)
+{
+    uint64_t est = e->launch.est_ns;
+
+    return est != 0 && part_ns > CROWDED_UNLIKE * est + CROWDED_UNLIKE_NS &&
+           !gs_limiter_is_shared(e->where.dev) &&
+           part_ns - est > gs_window_turns_ns(e->where.dev, span, gs_cost_turns(est));
+}
+
 /* What a launch took on its stream, learnt as its cost less the part of other streams; 0: the
  * driver does not tell.
  * *ret_own: how much of that was its own whatever the neighbours did, where that can be told.
  * *ret_is_alone: the measurement is good, and no other stream of ours is in it. */
-static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t *ret_own,
-                      bool *ret_is_alone)
+static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t seen_ns,
+                      uint64_t *ret_own, bool *ret_is_alone)
 {
     const struct gs_inflight_launch *l = &e->launch;
     int64_t gap = 0, length = 0;
@@ -168,9 +183,11 @@ static uint64_t learn(const struct gs_inflight *e, struct gs_span span, uint64_t
         if (own != 0)
             *ret_own = own;
     } else if (is_sound && span.end_ns > span.start_ns) {
-        part = gs_span_divide(span, others, n);
-        gs_cost_learn_crowded(l->cost, (uint64_t)((double)took * (double)part /
-                                                  (double)(span.end_ns - span.start_ns)));
+        part = (uint64_t)((double)took * (double)gs_span_divide(span, others, n) /
+                          (double)(span.end_ns - span.start_ns));
+        if (is_unlike_crowded(e, span, part))
+            gs_window_doubt(e->where.dev, seen_ns);
+        gs_cost_learn_crowded(l->cost, part);
     }
     return took;
 }
@@ -358,7 +375,7 @@ void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
     uint64_t took = 0, own = GS_LIMITER_NOT_KNOWN, fresh;
     bool is_alone = false;
 
-    if (l->kind != GS_INFLIGHT_MARK && (took = learn(e, span, &own, &is_alone)) == 0) {
+    if (l->kind != GS_INFLIGHT_MARK && (took = learn(e, span, seen_ns, &own, &is_alone)) == 0) {
         gs_settle_unseen(e, seen_ns);
         return;
     }
