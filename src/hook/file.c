@@ -1,6 +1,7 @@
 #include "hook/file.h"
 
 #include <errno.h>
+#include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -108,6 +109,20 @@ static int open_file(const char *path, bool is_default, bool may_create)
     return high;
 }
 
+/** The program may not make a file so long (RLIMIT_FSIZE): the kernel would not only refuse but
+ * kill it (SIGXFSZ). Where `gpuslice run` has made this one, it need not get longer. */
+static int allocate_within(int fd, uint64_t bytes)
+{
+    struct stat st;
+
+    if (gs_sys_fstat(fd, &st) != 0 || (uint64_t)st.st_size < bytes ||
+        GS_SYS(SYS_ftruncate, fd, (off_t)bytes) < 0 ||
+        GS_SYS(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)0,
+               (off_t)bytes) < 0)
+        return -EFBIG;
+    return (int)GS_SYS(SYS_fallocate, fd, 0, (off_t)0, (off_t)bytes);
+}
+
 /** Make the file its full size, with blocks behind every page: a store to a mapped page of a full
  * file system would kill the program. */
 static int allocate(int fd, uint64_t bytes)
@@ -116,9 +131,8 @@ static int allocate(int fd, uint64_t bytes)
     struct rlimit limit;
     int rc;
 
-    /* beyond this limit the kernel would not only refuse but kill the program (SIGXFSZ) */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
-        return -EFBIG;
+        return allocate_within(fd, bytes);
     rc = (int)GS_SYS(SYS_ftruncate, fd, (off_t)0);
     if (rc < 0)
         return rc;

@@ -64,6 +64,16 @@ def test_a_limit_of_file_size_is_told(sim, blocks):
     assert "ulimit -f" in text
 
 
+@pytest.mark.parametrize("blocks", [0, 1000])
+def test_a_limit_of_file_size_in_the_program_is_none_of_ours(sim, blocks):
+    """`gpuslice run` has taken the room for the ledger."""
+    sim.status()  # and the cards have theirs
+    out = sim.run("sh", "-c", 'exec "$1" run --memory 64Mi -- sh -c "ulimit -f $3; exec $2"', "sh", GPUSLICE, CLIENT,
+                  str(blocks), env=sim.env(GPUSLICE_HOOK=sim.hook), input=f"init\nctx 0 0\nalloc 0 {65 * MIB}\n")
+    assert out.returncode == 0, out.stderr
+    assert [int(line.split()[0]) for line in out.stdout.splitlines()] == [0, 0, OOM]  # memory of simulated cards is in files
+
+
 def in_own_mounts():
     wrap = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
     if subprocess.run([*wrap, "true"], capture_output=True).returncode != 0:

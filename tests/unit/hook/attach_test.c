@@ -232,6 +232,31 @@ static void test_no_room(void **state)
     slice_attach();
 }
 
+/** ... but `gpuslice run` has taken the room: the file need not get longer. What lies there is not
+ * taken for a ledger's. */
+static void test_room_is_taken(void **state)
+{
+    const uint64_t bytes = gs_ledger_file_bytes(3), junk = UINT64_MAX;
+    const uint64_t at = offsetof(struct gs_ledger_device, held);
+    struct rlimit old, small;
+    int fd = open(slice_ledger(), O_RDWR | O_CREAT | O_EXCL, 0600);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(posix_fallocate(fd, 0, (off_t)bytes), 0);
+    assert_int_equal(
+        pwrite(fd, &junk, sizeof(junk), (off_t)(gs_ledger_file_bytes(0) + at + 7 * sizeof(junk))),
+        sizeof(junk));
+    (void)close(fd);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    small.rlim_cur = 65536;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    slice_attach();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(gs_self.device[0].held[7], 0);
+}
+
 static void test_long_path(void **state)
 {
     char path[600];
@@ -781,6 +806,7 @@ int main(void)
         CASE(test_debt_before_the_ledger),
         CASE(test_read_only_file_system),
         CASE(test_no_room),
+        CASE(test_room_is_taken),
         CASE(test_long_path),
         CASE(test_unfinished_creation),
         CASE(test_changed_quota),
