@@ -15,9 +15,10 @@ import sys
 API_DEF = pathlib.Path(__file__).resolve().parent.parent / "src" / "vendors" / "nvidia" / "abi" / "api.def"
 LOADER_FUNCTIONS = {"dlsym", "dlvsym", "dlopen", "dlmopen"}
 # What the library may import: nothing of <string.h> (src/hook/own_string.c says why), no allocator, no stdio,
-# no threads. Of these only _r_debug is used by the look-up functions, which run before a program is ready.
-IMPORTS_ALLOWED = set("""__errno_location _r_debug access clock_gettime close getenv geteuid getpid getrlimit getrlimit64
-    madvise mmap mmap64 mprotect munmap open open64 pread pread64 process_vm_readv readlink sched_yield
+# no threads. __cxa_atexit may allocate, once, in a launch that goes the slow way (exit.h).
+# Of these only _r_debug is used by the look-up functions, which run before a program is ready.
+IMPORTS_ALLOWED = set("""__cxa_atexit __errno_location _r_debug access clock_gettime close getenv geteuid getpid getrlimit
+    getrlimit64 madvise mmap mmap64 mprotect munmap open open64 pread pread64 process_vm_readv readlink sched_yield
     sigaction syscall sysconf""".split())
 NEEDED_ALLOWED = re.compile(r"^(libc\.so\.6|ld-linux[-\w]*\.so\.\d+)$")
 

@@ -165,7 +165,12 @@ struct gs_ledger_use {
     uint64_t unsettled_ns; /**< CLOCK_MONOTONIC since when it may have had work on the card that is
                               not charged in full yet; 0 none. Of a dead process the time from then
                               on is charged by whoever buries the slot */
-    uint64_t reserved[7];
+    /** For so long of the time since then the card did not work for the process, as the driver
+     * tells the board's writer, who is the one to write both. Good while idle_of_ns is
+     * unsettled_ns. */
+    uint64_t idle_ns;
+    uint64_t idle_of_ns;
+    uint64_t reserved[5];
 };
 /* a bin, and a rounding, fit; the epoch comes again after 15 days */
 #define GS_LEDGER_KNOWN_NS   64u

@@ -182,23 +182,39 @@ static uint32_t ledger_share_bp(const struct gs_ledger_device *d)
     return pct == 0 || pct > 100 ? GS_SHARE_ALL_BP : pct * 100;
 }
 
+/** Of a time since then in which a slot's work was out, when the driver says it was not worked on.
+ */
+static uint64_t idle_of(const struct gs_ledger_use *use, uint64_t since)
+{
+    return gs_atomic_load(&use->idle_of_ns, __ATOMIC_ACQUIRE) == since
+               ? gs_atomic_load(&use->idle_ns, __ATOMIC_RELAXED)
+               : 0;
+}
+
 /** Card time that a dead slot may have used and was not charged for: from the start of its oldest
- * unsettled work until now, less what living mates have noted for themselves. */
+ * unsettled work until now, less what living mates have noted for themselves; where the driver has
+ * been asked meanwhile, no more than it leaves. */
 static uint64_t unsettled_of(struct gs_ledger_device *d, struct gs_ledger_use *use)
 {
     /* Taken first, then charged: a reaper killed in between has it forgiven, once. Charged first it
      * would be charged again by the next one. */
     uint64_t since = __atomic_exchange_n(&use->unsettled_ns, 0, __ATOMIC_ACQ_REL);
-    uint64_t now = gs_limiter_clock(), ns;
+    uint64_t now = gs_limiter_clock(), idle = idle_of(use, since), ns, covered;
     struct gs_usage_cover cover = {0, 0};
 
     GS_STEP("bury.taken");
     if (since == 0 || since >= now || now - since > UNSETTLED_MOST_NS)
         return 0; /* of another boot, or made up */
     ns = now - since;
-    gs_usage_cover(d, since, now, &cover);
-    if (cover.steps > 0)
-        ns = (uint64_t)((double)ns * (double)cover.fresh / (double)cover.steps);
+    if (idle != 0) { /* when that was, nobody knows: what mates had out then is theirs to note */
+        covered = gs_usage_covered(d, since, now);
+        idle = idle > covered ? idle : covered;
+        ns = idle < ns ? ns - idle : 0;
+    } else {
+        gs_usage_cover(d, since, now, &cover);
+        if (cover.steps > 0)
+            ns = (uint64_t)((double)ns * (double)cover.fresh / (double)cover.steps);
+    }
     return ns < GS_LEDGER_CHARGE_NS ? ns : GS_LEDGER_CHARGE_NS;
 }
 

@@ -595,10 +595,30 @@ void gs_limiter_correct(uint32_t dev, int64_t more_ns)
     }
 }
 
+/** The time since when work is out gets shorter, and the driver's word on it with it. */
+static void carry_idle(struct gs_ledger_use *use, uint64_t before, uint64_t since)
+{
+    uint64_t idle = gs_atomic_load(&use->idle_ns, __ATOMIC_RELAXED);
+
+    if (gs_atomic_load(&use->idle_of_ns, __ATOMIC_RELAXED) != before || since <= before ||
+        idle <= since - before)
+        return;
+    gs_atomic_store(&use->idle_ns, idle - (since - before), __ATOMIC_RELAXED);
+    gs_atomic_store(&use->idle_of_ns, since, __ATOMIC_RELEASE);
+}
+
 void gs_limiter_unsettled(uint32_t dev, uint64_t since_ns)
 {
-    if (GS_LIKELY(dev < gs_self.n_devices))
-        gs_atomic_store(&use_of(dev)->unsettled_ns, since_ns, __ATOMIC_RELEASE);
+    struct gs_ledger_use *use;
+    uint64_t before;
+
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return;
+    use = use_of(dev);
+    before = gs_atomic_load(&use->unsettled_ns, __ATOMIC_RELAXED);
+    if (before != 0)
+        carry_idle(use, before, since_ns);
+    gs_atomic_store(&use->unsettled_ns, since_ns, __ATOMIC_RELEASE);
 }
 
 void gs_limiter_first_out(uint32_t dev, uint64_t since_ns)

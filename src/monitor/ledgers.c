@@ -25,7 +25,7 @@ void gs_ledgers_init(struct gs_ledgers *set, const char *uuid)
 
 static void close_slice(struct gs_ledgers_slice *s)
 {
-    (void)close(s->fd); /* read only */
+    (void)close(s->fd); /* what is lost makes a charge larger */
     free(s->arbiter.process);
     free(s->note);
     free(s);
@@ -71,22 +71,25 @@ static struct gs_ledgers_slice *find(const struct gs_ledgers *set, const struct 
 /** Put it last in the set. */
 static int open_slice(struct gs_ledgers *set, int dir_fd, const char *name)
 {
+    const int flags = O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
     struct gs_ledgers_slice *s;
     struct stat st;
     int fd;
 
     if (set->n >= GS_BOARD_SLICES)
         return -E2BIG;
-    fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+    fd = openat(dir_fd, name, O_RDWR | flags);
+    if (fd < 0)
+        fd = openat(dir_fd, name, O_RDONLY | flags);
     if (fd < 0)
         return -errno;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        (void)close(fd); /* read only */
+        (void)close(fd); /* nothing was written */
         return -EPROTO;
     }
     s = calloc(1, sizeof(*s));
     if (!s) {
-        (void)close(fd); /* read only */
+        (void)close(fd); /* nothing was written */
         return -ENOMEM;
     }
     s->fd = fd;
@@ -184,6 +187,19 @@ static bool is_dead(int fd, uint32_t slot, uint64_t owner)
     return rc == -ESRCH || (rc == 0 && (uint32_t)start != (uint32_t)owner);
 }
 
+static void set_unsettled(struct gs_ledgers_note *note, uint64_t since_ns)
+{
+    uint64_t before = note->unsettled_ns;
+
+    if (since_ns == before)
+        return;
+    /* of what is later it was idle as long, but for the time between */
+    note->idle_ns = before != 0 && since_ns > before && note->idle_ns > since_ns - before
+                        ? note->idle_ns - (since_ns - before)
+                        : 0;
+    note->unsettled_ns = since_ns;
+}
+
 static void take_slot(struct gs_ledgers_slice *s, uint32_t slot, uint64_t owner,
                       const struct gs_ledger_use *use, uint64_t now_ns)
 {
@@ -199,6 +215,7 @@ static void take_slot(struct gs_ledgers_slice *s, uint32_t slot, uint64_t owner,
     p->owner = owner;
     if (owner == 0)
         return;
+    set_unsettled(note, use->unsettled_ns);
     p->active_ns = use->active_ns;
     p->wait_since_ns = use->wait_since_ns;
     p->busy_until_ns = use->busy_until_ns;
@@ -329,6 +346,75 @@ void gs_ledgers_read_memory(struct gs_ledgers *set)
         all = gs_size_add(all, sum(s->fd, buf, GS_LEDGER_SHARES,
                                    at + offsetof(struct gs_ledger_device, share_bytes)));
         s->fixed_bytes = all > s->managed_bytes ? all - s->managed_bytes : 0;
+    }
+}
+
+static const struct gs_ledgers_used *find_used(const struct gs_ledgers_used *used, size_t n,
+                                               uint32_t pid)
+{
+    for (size_t i = 0; i < n; i++)
+        if (used[i].pid == pid)
+            return &used[i];
+    return NULL;
+}
+
+static bool is_usable(const struct gs_ledgers *set, const struct gs_ledgers_used *used, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (used[i].util_pct > 100 || !gs_ledgers_knows(set, used[i].pid))
+            return false; /* it may be one of ours by another name */
+    return true;
+}
+
+static void write_idle(const struct gs_ledgers_slice *s, uint32_t slot)
+{
+    const struct gs_ledgers_note *note = &s->note[slot];
+    const uint64_t words[] = {note->idle_ns, note->unsettled_ns};
+    const uint64_t at =
+        gs_ledger_file_bytes((uint32_t)s->device) + offsetof(struct gs_ledger_device, use) +
+        slot * sizeof(struct gs_ledger_use) + offsetof(struct gs_ledger_use, idle_ns);
+
+    _Static_assert(offsetof(struct gs_ledger_use, idle_of_ns) ==
+                       offsetof(struct gs_ledger_use, idle_ns) + sizeof(words[0]),
+                   "both in one go");
+    /* where it cannot be written the clock counts, as without it */
+    (void)!pwrite(s->fd, words, sizeof(words), (off_t)at);
+}
+
+static void take_used(struct gs_ledgers_slice *s, uint32_t slot, uint32_t util_pct,
+                      uint64_t from_ns, uint64_t until_ns)
+{
+    struct gs_ledgers_note *note = &s->note[slot];
+
+    /* what went out since may not have been sampled yet */
+    if (note->unsettled_ns == 0 || note->unsettled_ns > from_ns)
+        return;
+    if (from_ns < note->idle_until_ns)
+        from_ns = note->idle_until_ns;
+    if (from_ns >= until_ns)
+        return;
+    note->idle_until_ns = until_ns;
+    note->idle_ns += (until_ns - from_ns) / 100 * (100 - util_pct);
+    write_idle(s, slot);
+}
+
+void gs_ledgers_take_used(struct gs_ledgers *set, const struct gs_ledgers_used *used, size_t n,
+                          uint64_t from_ns, uint64_t until_ns)
+{
+    bool usable = is_usable(set, used, n);
+
+    for (uint32_t i = 0; i < set->n; i++) {
+        struct gs_ledgers_slice *s = set->slice[i];
+
+        for (uint32_t j = 0; s->device >= 0 && j < s->arbiter.n_processes; j++) {
+            const struct gs_ledgers_used *u = find_used(used, n, (uint32_t)s->note[j].pid);
+
+            if (s->arbiter.process[j].owner == 0 || s->note[j].pid <= 0)
+                continue;
+            s->is_named |= u != NULL;
+            if (usable && s->is_named)
+                take_used(s, j, u != NULL ? u->util_pct : 0, from_ns, until_ns);
+        }
     }
 }
 

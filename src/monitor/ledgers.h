@@ -25,12 +25,16 @@ struct gs_ledgers_note {
     uint64_t look_ns; /**< when its process was last seen alive or dead */
     int32_t pid;      /**< as this pid namespace has it; 0 not known */
     bool is_dead;
+    uint64_t unsettled_ns;  /**< the ledger's word */
+    uint64_t idle_ns;       /**< since then */
+    uint64_t idle_until_ns; /**< up to when the driver's word was taken */
 };
 
 struct gs_ledgers_slice {
     struct gs_arbiter_slice arbiter;
     int fd;
     bool is_offered; /**< since gs_ledgers_begin() */
+    bool is_named;   /**< the driver has named a process of it by the pid that we know */
     bool takes_turns;
     int32_t device; /**< the card's index in this ledger; -1 not known yet */
     uint32_t cap;   /**< of arbiter.process and note */
@@ -74,6 +78,18 @@ void gs_ledgers_end(struct gs_ledgers *set);
 void gs_ledgers_read(struct gs_ledgers *set, uint64_t now_ns);
 /** Read what each slice holds on the card that the card cannot give up: fixed_bytes. */
 void gs_ledgers_read_memory(struct gs_ledgers *set);
+
+/** What the driver says a process did on the card. */
+struct gs_ledgers_used {
+    uint32_t pid;
+    uint32_t util_pct; /**< any number */
+};
+/** The driver's word on who used the card between two moments, everybody who did: write into the
+ *  ledgers for how long the card did not work for a process that has had something out since before
+ *  that (`idle_ns`).
+ *  Only where the driver names processes by pids that we know, and all of them. */
+void gs_ledgers_take_used(struct gs_ledgers *set, const struct gs_ledgers_used *used, size_t n,
+                          uint64_t from_ns, uint64_t until_ns);
 
 /** Is this a process of a slice whose hooks report what they do? */
 bool gs_ledgers_knows(const struct gs_ledgers *set, uint32_t pid);

@@ -31,9 +31,12 @@
 #define STAND_BY_NS 40000000u
 /** How often the driver is asked for processes that are in no ledger, and for how long its answer
  * counts when it says no more. */
-#define WATCH_NS    500000000u
-#define WATCH_MAX   256
-#define STOP_WAIT_S 2
+#define WATCH_NS 500000000u
+/** The driver's word is of the second before, and what was just now may not be in it. */
+#define WATCH_BACK_NS 1000000000u
+#define WATCH_LAG_NS  250000000u
+#define WATCH_MAX     256
+#define STOP_WAIT_S   2
 
 struct card {
     const struct gs_card *card;
@@ -158,6 +161,7 @@ static void watch(struct card *c, uint64_t now)
 {
     const struct gs_probe_vendor *vendor = c->card->vendor;
     struct gs_probe_use use[WATCH_MAX];
+    struct gs_ledgers_used used[WATCH_MAX];
     uint32_t util_pct[WATCH_MAX], n_foreign = 0;
     int n;
 
@@ -173,6 +177,11 @@ static void watch(struct card *c, uint64_t now)
     for (int i = 0; i < n; i++)
         if (!gs_ledgers_knows(&c->writer->ledgers, use[i].pid))
             util_pct[n_foreign++] = use[i].util_pct;
+    for (int i = 0; i < n; i++)
+        used[i] = (struct gs_ledgers_used){use[i].pid, use[i].util_pct};
+    if (n >= 0 && n < WATCH_MAX)
+        gs_ledgers_take_used(&c->writer->ledgers, used, (size_t)n, now - WATCH_BACK_NS,
+                             now - WATCH_LAG_NS);
     /* where the driver says nothing there is nobody: shares stay what they are, nothing is given
      * back */
     gs_arbiter_take_foreign(&c->writer->arbiter, util_pct, n_foreign);

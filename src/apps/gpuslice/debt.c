@@ -114,9 +114,31 @@ static void add(struct debts *debts, struct debt d, uint64_t now_ns)
         *before = d;
 }
 
-/** Since when, at the earliest, a process that is dead now had work out that nobody charged; and
- * what it had paid for that. */
-static int read_unsettled(int fd, uint64_t device_at, uint64_t *ret_since, uint64_t *ret_paid)
+/** What processes that are dead now had out and nobody charged. */
+struct unsettled {
+    uint64_t since_ns; /**< at the earliest; 0 nothing */
+    uint64_t most_ns;  /**< sum of the times in which the card may have worked for each */
+    uint64_t paid_ns;
+};
+
+static void take_unsettled(const struct gs_ledger_use *use, uint64_t now_ns,
+                           struct unsettled *unsettled)
+{
+    uint64_t since = use->unsettled_ns, ns;
+
+    if (since == 0 || since >= now_ns || now_ns - since > OLDEST_NS)
+        return;
+    ns = now_ns - since;
+    if (use->idle_of_ns == since)
+        ns = use->idle_ns < ns ? ns - use->idle_ns : 0;
+    unsettled->most_ns += ns;
+    if (use->inflight_ns <= GS_DEBT_MOST_NS)
+        unsettled->paid_ns += use->inflight_ns;
+    if (unsettled->since_ns == 0 || since < unsettled->since_ns)
+        unsettled->since_ns = since;
+}
+
+static int read_unsettled(int fd, uint64_t device_at, uint64_t now_ns, struct unsettled *unsettled)
 {
     struct gs_ledger_head head;
     uint64_t slots;
@@ -129,12 +151,8 @@ static int read_unsettled(int fd, uint64_t device_at, uint64_t *ret_since, uint6
 
         rc = gs_ledger_pread(fd, &use, sizeof(use),
                              device_at + offsetof(struct gs_ledger_device, use) + i * sizeof(use));
-        if (rc != 0 || use.unsettled_ns == 0)
-            continue;
-        if (use.inflight_ns <= GS_DEBT_MOST_NS)
-            *ret_paid += use.inflight_ns;
-        if (*ret_since == 0 || use.unsettled_ns < *ret_since)
-            *ret_since = use.unsettled_ns;
+        if (rc == 0)
+            take_unsettled(&use, now_ns, unsettled);
     }
     return rc;
 }
@@ -144,7 +162,7 @@ static uint64_t owed_by(int fd, uint64_t device_at, bool is_made, uint32_t core_
                         uint64_t now_ns)
 {
     struct gs_ledger_bucket bucket;
-    uint64_t since = 0, paid = 0;
+    struct unsettled out = {0};
     int64_t tokens;
 
     if (gs_ledger_pread(fd, &bucket, sizeof(bucket),
@@ -152,12 +170,14 @@ static uint64_t owed_by(int fd, uint64_t device_at, bool is_made, uint32_t core_
         bucket.tokens_ns > (int64_t)GS_DEBT_MOST_NS || bucket.tokens_ns < -(int64_t)GS_DEBT_MOST_NS)
         return 0;
     tokens = bucket.tokens_ns;
-    if (is_made && read_unsettled(fd, device_at, &since, &paid) != 0)
+    if (is_made && read_unsettled(fd, device_at, now_ns, &out) != 0)
         return 0;
-    if (since != 0 && since < now_ns && now_ns - since <= OLDEST_NS) {
-        uint64_t used = now_ns - since < GS_LEDGER_CHARGE_NS ? now_ns - since : GS_LEDGER_CHARGE_NS;
+    if (out.since_ns != 0) {
+        uint64_t used = now_ns - out.since_ns;
 
-        tokens += (int64_t)(paid < used ? paid : used);
+        used = used < out.most_ns ? used : out.most_ns;
+        used = used < GS_LEDGER_CHARGE_NS ? used : GS_LEDGER_CHARGE_NS;
+        tokens += (int64_t)(out.paid_ns < used ? out.paid_ns : used);
         tokens -= (int64_t)used;
     }
     if (bucket.refill_ns != 0 && bucket.refill_ns < now_ns &&

@@ -181,6 +181,33 @@ static void test_bury_charges_the_time(void **state)
     gs_bucket_bury(3);
     assert_in_range(-d.bucket.tokens_ns, 195 * MS, 205 * MS + gs_limiter_clock() - now);
 
+    /* the driver says the card worked for it for 40 ms of that; said of another time it is nothing
+     */
+    memset(&d, 0, sizeof(d));
+    d.core_pct = 30;
+    now = gs_limiter_clock();
+    d.use[3] = (struct gs_ledger_use){
+        .unsettled_ns = now - 400 * MS, .idle_ns = 360 * MS, .idle_of_ns = now - 400 * MS};
+    gs_bucket_bury(3);
+    assert_in_range(-d.bucket.tokens_ns, 40 * MS, 40 * MS + gs_limiter_clock() - now);
+    memset(&d, 0, sizeof(d));
+    d.core_pct = 30;
+    now = gs_limiter_clock();
+    d.use[3] = (struct gs_ledger_use){
+        .unsettled_ns = now - 400 * MS, .idle_ns = 360 * MS, .idle_of_ns = now - 401 * MS};
+    gs_bucket_bury(3);
+    assert_in_range(-d.bucket.tokens_ns, 400 * MS, 400 * MS + gs_limiter_clock() - now);
+
+    /* of a mate it takes nothing away: that notes its time itself, later, and finds it free */
+    memset(&d, 0, sizeof(d));
+    d.core_pct = 30;
+    now = gs_limiter_clock();
+    d.use[3] = (struct gs_ledger_use){
+        .unsettled_ns = now - 400 * MS, .idle_ns = UINT64_MAX, .idle_of_ns = now - 400 * MS};
+    gs_bucket_bury(3);
+    assert_int_equal(d.bucket.tokens_ns, 0);
+    assert_int_equal(gs_usage_covered(&d, now - 400 * MS, now), 0);
+
     /* a day ago, or tomorrow: not believed. A minute: as the longest kernel */
     memset(&d, 0, sizeof(d));
     d.core_pct = 30;

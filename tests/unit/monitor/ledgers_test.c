@@ -16,7 +16,8 @@
 #include "contract/quota.h"
 #include "fake_ledger.h"
 
-#define NOW 1000000000000ull
+#define NOW   1000000000000ull
+#define OTHER 4194303ull /* a pid */
 
 static int dir;
 static struct gs_ledgers *set;
@@ -39,6 +40,64 @@ static int teardown(void **state)
     free(set);
     fake_folder_remove(dir);
     return 0;
+}
+
+/* One slice, whose slots 0 (ourselves) and 1 have had something out since `since_ns`. */
+static struct fake_ledger two_with_work_out(uint64_t since_ns)
+{
+    struct fake_ledger f = fake_ledger(dir, "a", 1);
+
+    fake_process(&f, 0, 1);
+    f.ledger->slot[1].owner = OTHER << 32 | 1;
+    f.ledger->head.slot_high = 2;
+    f.device[0].use[0].unsettled_ns = f.device[0].use[1].unsettled_ns = since_ns;
+    assert_int_equal(gs_ledgers_offer(set, dir, "a", &thirty), 0);
+    gs_ledgers_read(set, NOW);
+    return f;
+}
+
+static void assert_idle(const struct fake_ledger *f, uint32_t slot, uint64_t ns, uint64_t of_ns)
+{
+    assert_int_equal(f->device[0].use[slot].idle_ns, ns);
+    assert_int_equal(f->device[0].use[slot].idle_of_ns, of_ns);
+}
+
+static void test_writes_who_was_idle(void **state)
+{
+    const struct gs_ledgers_used self = {(uint32_t)getpid(), 25};
+    const struct gs_ledgers_used wild = {(uint32_t)getpid(), 101};
+    const struct gs_ledgers_used both[] = {self, {1, 5}};
+    const uint64_t since = NOW - 900;
+    struct fake_ledger f = two_with_work_out(since);
+
+    (void)state;
+    /* the driver has not named any of them: perhaps it knows them by other pids */
+    gs_ledgers_take_used(set, NULL, 0, NOW - 900, NOW - 800);
+    assert_idle(&f, 0, 0, 0);
+    /* what went out meanwhile may not have been sampled yet */
+    gs_ledgers_take_used(set, &self, 1, NOW - 901, NOW - 800);
+    assert_idle(&f, 0, 0, 0);
+    gs_ledgers_take_used(set, &self, 1, NOW - 900, NOW - 800);
+    assert_idle(&f, 0, 75, since);
+    assert_idle(&f, 1, 100, since);
+    /* a stranger may be one of them by another name; and no percentage tells nothing */
+    gs_ledgers_take_used(set, both, 2, NOW - 800, NOW - 600);
+    gs_ledgers_take_used(set, &wild, 1, NOW - 800, NOW - 600);
+    assert_idle(&f, 0, 75, since);
+    /* what overlaps counts once */
+    gs_ledgers_take_used(set, NULL, 0, NOW - 900, NOW - 600);
+    assert_idle(&f, 0, 275, since);
+
+    /* something newer is out: idle for as long, but for the time between. Then something else */
+    f.device[0].use[0].unsettled_ns = since + 50;
+    f.device[0].use[1].unsettled_ns = 0;
+    gs_ledgers_read(set, NOW);
+    f.device[0].use[1].unsettled_ns = NOW - 650;
+    gs_ledgers_read(set, NOW);
+    gs_ledgers_take_used(set, NULL, 0, NOW - 600, NOW - 500);
+    assert_idle(&f, 0, 275 - 50 + 100, since + 50);
+    assert_idle(&f, 1, 100, NOW - 650);
+    fake_ledger_drop(&f);
 }
 
 static void test_reads_what_processes_say(void **state)
@@ -265,6 +324,7 @@ int main(void)
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_reads_what_processes_say),
+        TEST(test_writes_who_was_idle),
         TEST(test_words_of_the_dead_tell_nothing),
         TEST(test_offers_come_and_go),
         TEST(test_ledger_not_made_yet),

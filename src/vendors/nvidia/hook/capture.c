@@ -130,8 +130,10 @@ CUresult gs_nv_end_capture_cig(gs_fn_cuStreamEndCaptureToCig *real, CUstream hSt
 /* A stream takes its capture with it; its handle may come again. */
 CUresult gs_nv_stream_destroy(gs_fn_cuStreamDestroy_v2 *real, CUstream hStream)
 {
-    CUresult result = real(hStream);
+    CUresult result;
 
+    gs_launch_telling(hStream, false);
+    result = real(hStream);
     if (result == CUDA_SUCCESS && gs_capture_any())
         ended(hStream);
     if (result == CUDA_SUCCESS)

@@ -64,6 +64,7 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuGraphUpload_ptsz)                                                                          \
     X(cuInit)                                                                                      \
     X(cuLaunchCooperativeKernel_ptsz)                                                              \
+    X(cuLaunchHostFunc_ptsz)                                                                       \
     X(cuLaunchKernelEx_ptsz)                                                                       \
     X(cuLaunchKernel_ptsz)                                                                         \
     X(cuLibraryUnload)                                                                             \
@@ -84,6 +85,7 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuMipmappedArrayDestroy)                                                                     \
     X(cuModuleUnload)                                                                              \
     X(cuPointerGetAttribute)                                                                       \
+    X(cuStreamAddCallback_ptsz)                                                                    \
     X(cuStreamEndCapture_ptsz)                                                                     \
     X(cuStreamGetCtx)                                                                              \
     X(cuStreamGetCtx_v2)                                                                           \

@@ -8,6 +8,7 @@
 #include "vendors/nvidia/hook/copy.h"
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
+#include "vendors/nvidia/hook/exit.h"
 #include "vendors/nvidia/hook/inflight.h"
 #include "vendors/nvidia/hook/mark.h"
 #include "vendors/nvidia/hook/room.h"
@@ -310,6 +311,26 @@ static bool is_anything_held(void)
     return gs_limiter_is_on();
 }
 
+/* The program ends in good order. What is done is settled; of the rest the ledger says since when
+ * it is out. */
+static void settle_rest(void)
+{
+    const struct gs_driver *cuda = gs_driver_cuda();
+    struct gs_capture_relaxed relaxed;
+    CUcontext context;
+
+    if (gs_engine_depth != 0)
+        return; /* a signal's handler ends it in the middle of a call of ours */
+    if (!gs_launch_is_seeing() || !(gs_inflight_any() || gs_mark_any()))
+        return;
+    if (cuda->cuCtxGetCurrent == NULL || cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return; /* the driver has ended before us, after all */
+    relaxed = gs_capture_relax();
+    gs_mark_end_all();
+    (void)gs_inflight_harvest();
+    gs_capture_restore(&relaxed);
+}
+
 void gs_launch_begin(struct gs_launch *l)
 {
     struct gs_capture_relaxed relaxed;
@@ -337,6 +358,7 @@ void gs_launch_begin(struct gs_launch *l)
         return;
     }
     l->cost = gs_cost_find(gs_cost_key(l->handle, l->shape, l->quarter, l->dev), l->quarter);
+    gs_exit_await(settle_rest);
     relaxed = gs_capture_relax();
     enter_context(l);
     begin_relaxed(l);
@@ -479,6 +501,33 @@ void gs_launch_waiting(uint64_t id)
     relaxed = gs_capture_relax();
     if (gs_mark_put(s, &where))
         gs_window_attended(where.dev);
+    gs_capture_restore(&relaxed);
+}
+
+void gs_launch_telling(CUstream stream, bool per_thread)
+{
+    uint64_t id;
+    struct gs_launch_stream *s;
+    struct gs_launch at = {.where = {0}};
+    struct gs_capture_relaxed relaxed;
+    CUcontext context = NULL;
+
+    if (!gs_launch_is_seeing() || gs_driver_cuda()->cuCtxGetCurrent == NULL)
+        return;
+    id = gs_launch_id_of(stream, per_thread);
+    s = gs_launch_stream_of(id);
+    at.where = wheres[s - gs_launch_streams];
+    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) != id || at.where.id != id ||
+        __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED) == 0 ||
+        (gs_capture_any() && gs_capture_is_clear(stream, per_thread) != 1) ||
+        gs_driver_cuda()->cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return;
+    at.pushed = at.where.context != context;
+    relaxed = gs_capture_relax();
+    (void)gs_inflight_harvest(); /* else they would pile up */
+    enter_context(&at);
+    (void)gs_mark_put(s, &at.where);
+    leave_context(&at);
     gs_capture_restore(&relaxed);
 }
 

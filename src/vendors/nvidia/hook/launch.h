@@ -134,6 +134,9 @@ CUresult gs_launch_end(struct gs_launch *launch, CUresult result);
 uint64_t gs_launch_id_of(CUstream stream, bool per_thread);
 /** The program is about to wait for that: note its end where that may matter. */
 void gs_launch_waiting(uint64_t id);
+/** The program goes on without a word once the stream is done: note its end now. Not of a stream
+ *  that is being captured. @per_thread as above. */
+void gs_launch_telling(CUstream stream, bool per_thread);
 /** The program saw something done: a wait, a question or a copy came back. Settle what is done. */
 void gs_launch_seen(uint64_t id);
 /** Settle what is done, by a thread that waits in the limiter. */

@@ -38,6 +38,23 @@ CUresult gs_nv_stream_synchronize(gs_fn_cuStreamSynchronize *real, CUstream hStr
     return after(real(hStream), id);
 }
 
+/* A function of the host behind work: that is how the program learns of its end, and nobody comes
+ * by then. */
+
+CUresult gs_nv_host_function(gs_fn_cuLaunchHostFunc *real, CUstream hStream, CUhostFn fn,
+                             void *userData)
+{
+    gs_launch_telling(hStream, real == gs_driver_cuda()->cuLaunchHostFunc_ptsz);
+    return real(hStream, fn, userData);
+}
+
+CUresult gs_nv_stream_callback(gs_fn_cuStreamAddCallback *real, CUstream hStream,
+                               CUstreamCallback callback, void *userData, unsigned int flags)
+{
+    gs_launch_telling(hStream, real == gs_driver_cuda()->cuStreamAddCallback_ptsz);
+    return real(hStream, callback, userData, flags);
+}
+
 /* Programs ask in a loop; only the answer that ends it matters. */
 
 CUresult gs_nv_event_query(gs_fn_cuEventQuery *real, CUevent hEvent)
