@@ -11,7 +11,7 @@ venv="${GS_ZIG_VENV:-$root/build/zig}"
 if [ ! -x "$venv/bin/python" ]; then
     python3 -m venv "$venv" >&2
 fi
-"$venv/bin/python" -c 'import ziglang' 2>/dev/null || "$venv/bin/pip" install -q ziglang >&2
+"$venv/bin/python" -c 'import ziglang' 2>/dev/null || "$venv/bin/pip" install -q ziglang==0.17.1 >&2
 
 mkdir -p "$out"
 # meson wants single programs; -Wl,... options that zig's driver does not know are dropped here

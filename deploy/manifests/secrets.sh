@@ -3,6 +3,13 @@
 # trust it) and the key that grants are signed with. Needs kubectl and openssl; run once, after scheduler.yaml.
 # With --grant-key it makes the key alone, for scheduler-cert-manager.yaml.
 set -eu
+case "${1:-}" in
+    '' | --grant-key) ;;
+    *)
+        echo "usage: ${0##*/} [--grant-key]   writes to the cluster that kubectl is set to" >&2
+        exit 2
+        ;;
+esac
 namespace=gpuslice-system
 host=gpuslice-scheduler.$namespace.svc
 days=3650

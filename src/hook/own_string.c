@@ -9,7 +9,9 @@
 #include <stdint.h>
 #include <string.h>
 
-void *memchr(const void *s, int c, size_t n)
+/* In parentheses: newer C libraries have these three as macros, too, which keep the argument's
+ * const (C23). */
+void *(memchr)(const void *s, int c, size_t n)
 {
     const unsigned char *p = s;
     for (size_t i = 0; i < n; i++)
@@ -68,7 +70,7 @@ void *memset(void *to, int c, size_t n)
     return to;
 }
 
-char *strchr(const char *s, int c)
+char *(strchr)(const char *s, int c)
 {
     for (;; s++) {
         if (*s == (char)c)
@@ -112,7 +114,7 @@ int strncmp(const char *a, const char *b, size_t n)
     return 0;
 }
 
-char *strrchr(const char *s, int c)
+char *(strrchr)(const char *s, int c)
 {
     const char *found = NULL;
     for (;; s++) {

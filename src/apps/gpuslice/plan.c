@@ -146,13 +146,14 @@ static int check_card(const struct gs_plan_request *request, const struct gs_car
                       const struct gs_promise *promise, struct gs_quota_device *d,
                       struct gs_err *err)
 {
+    static const char way[] = ", or add --oversubscribe";
     int rc = fill_device(request, card, i, d, err);
 
     if (rc != 0 || request->oversubscribe)
         return rc;
-    rc = gs_promise_check_memory(card, d->limit_bytes, promise, err);
+    rc = gs_promise_check_memory(card, d->limit_bytes, promise, way, err);
     if (rc == 0 && d->policy != GS_POLICY_OFF)
-        rc = gs_promise_check_cores(card, d->core_pct, promise, err);
+        rc = gs_promise_check_cores(card, d->core_pct, promise, way, err);
     return rc;
 }
 

@@ -130,7 +130,7 @@ static bool find_interpreter(int fd, const Elf64_Ehdr *head, char ret_text[PATH_
     return found;
 }
 
-static void check_elf(const char *path, int fd, struct gs_buf *why)
+static void check_elf(const char *path, int fd, struct gs_buf *why, bool *breaks)
 {
     char interpreter[PATH_MAX];
     Elf64_Ehdr head;
@@ -156,11 +156,12 @@ static void check_elf(const char *path, int fd, struct gs_buf *why)
                     path);
         return;
     }
+    *breaks = strncmp(base_name(interpreter), "ld-linux", 8) != 0;
     if (strstr(interpreter, "ld-musl"))
         gs_buf_addf(why,
                     "%s is built for musl libc (%s): the hook needs glibc; use a glibc build\n",
                     path, interpreter);
-    else if (strncmp(base_name(interpreter), "ld-linux", 8) != 0)
+    else if (*breaks)
         gs_buf_addf(
             why,
             "%s is built for another C library (%s): the hook needs glibc; use a glibc build\n",
@@ -236,7 +237,7 @@ struct step {
 };
 
 /* Returns true where `next` holds another program to look at. */
-static bool look_at(const struct step *now, struct step *next, struct gs_buf *why)
+static bool look_at(const struct step *now, struct step *next, struct gs_buf *why, bool *breaks)
 {
     char path[PATH_MAX], magic[4], *interpreter, *argument;
     GS_CLEANUP(gs_file_close) int fd = -1;
@@ -252,7 +253,7 @@ static bool look_at(const struct step *now, struct step *next, struct gs_buf *wh
         check_breaker(path, why);
         if (why->n == before)
             check_privileges(path, fd, why);
-        check_elf(path, fd, why);
+        check_elf(path, fd, why, breaks);
         at = strcmp(base_name(path), "env") == 0 ? behind_env(now->argv, why) : 0;
         next->argv = now->argv + at;
         return at > 0;
@@ -266,12 +267,13 @@ static bool look_at(const struct step *now, struct step *next, struct gs_buf *wh
     return true;
 }
 
-int gs_preflight_check(char *const *argv, struct gs_buf *ret_why)
+int gs_preflight_check(char *const *argv, struct gs_buf *ret_why, bool *ret_breaks)
 {
     struct step steps[2] = {{.argv = argv}};
 
+    *ret_breaks = false;
     for (int i = 0; i < CHAIN_MAX; i++)
-        if (!look_at(&steps[i % 2], &steps[(i + 1) % 2], ret_why))
+        if (!look_at(&steps[i % 2], &steps[(i + 1) % 2], ret_why, ret_breaks))
             break;
     return gs_buf_check(ret_why);
 }

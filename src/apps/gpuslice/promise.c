@@ -64,7 +64,7 @@ void gs_promise_read(const struct gs_card *card, const struct gs_slices *slices,
 }
 
 int gs_promise_check_memory(const struct gs_card *card, uint64_t bytes,
-                            const struct gs_promise *promise, struct gs_err *err)
+                            const struct gs_promise *promise, const char *way, struct gs_err *err)
 {
     uint64_t room = promise->bytes < card->total_bytes ? card->total_bytes - promise->bytes : 0;
     char want[GS_APP_SIZE], total[GS_APP_SIZE], taken[GS_APP_SIZE], left[GS_APP_SIZE];
@@ -78,20 +78,19 @@ int gs_promise_check_memory(const struct gs_card *card, uint64_t bytes,
     if (promise->slices == 0)
         return gs_err_set(err, -ENOSPC,
                           "card %u has %s (%" PRIu64
-                          " bytes), less than the %s asked for; ask for at most that, "
-                          "or add --oversubscribe",
-                          card->index, total, card->total_bytes, want);
+                          " bytes), less than the %s asked for; ask for at most that%s",
+                          card->index, total, card->total_bytes, want, way);
     return gs_err_set(
         err, -ENOSPC,
         "card %u has %s, of which %s are promised to %u slice%s ('%s'%s); %s do not fit into the "
         "%s left (%" PRIu64 " bytes); ask for less, take another --device, end a slice ('gpuslice "
-        "ls'), or add --oversubscribe",
+        "ls')%s",
         card->index, total, taken, promise->slices, promise->slices == 1 ? "" : "s", promise->first,
-        promise->slices == 1 ? "" : ", ...", want, left, room);
+        promise->slices == 1 ? "" : ", ...", want, left, room, way);
 }
 
 int gs_promise_check_cores(const struct gs_card *card, uint32_t core_pct,
-                           const struct gs_promise *promise, struct gs_err *err)
+                           const struct gs_promise *promise, const char *way, struct gs_err *err)
 {
     if (core_pct >= 100 || promise->core_pct + core_pct <= 100)
         return 0;
@@ -99,7 +98,7 @@ int gs_promise_check_cores(const struct gs_card *card, uint32_t core_pct,
                       "%" PRIu64
                       " %% of the compute of card %u are promised already (%s); %u %% do "
                       "not fit into the %" PRIu64 " %% left; ask for less, take another --device, "
-                      "end a slice ('gpuslice ls'), or add --oversubscribe",
+                      "end a slice ('gpuslice ls')%s",
                       promise->core_pct, card->index, promise->core_names, core_pct,
-                      promise->core_pct < 100 ? 100 - promise->core_pct : 0);
+                      promise->core_pct < 100 ? 100 - promise->core_pct : 0, way);
 }

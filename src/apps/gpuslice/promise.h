@@ -30,9 +30,12 @@ void gs_promise_read(const struct gs_card *card, const struct gs_slices *slices,
                      const struct gs_slice *except, struct gs_promise *ret);
 
 /** Do `bytes` (UINT64_MAX: no limit, which promises nothing) fit beside what is promised? Returns 0
- * or -ENOSPC with the numbers and the way out. */
+ * or -ENOSPC with the numbers and the way out.
+ *  @way  one more of those, behind the others: ", or ..."; may be empty. */
 GS_WUR int gs_promise_check_memory(const struct gs_card *card, uint64_t bytes,
-                                   const struct gs_promise *promise, struct gs_err *err);
+                                   const struct gs_promise *promise, const char *way,
+                                   struct gs_err *err);
 /** Does a share of `core_pct`? 100 is none. Returns 0 or -ENOSPC. */
 GS_WUR int gs_promise_check_cores(const struct gs_card *card, uint32_t core_pct,
-                                  const struct gs_promise *promise, struct gs_err *err);
+                                  const struct gs_promise *promise, const char *way,
+                                  struct gs_err *err);

@@ -107,6 +107,7 @@ static int check_promises(const struct resize *r, const struct gs_card *card,
                           const struct gs_quota_device *before, const struct gs_quota_device *d,
                           struct gs_err *err)
 {
+    static const char way[] = ", or start the slice anew with --oversubscribe";
     bool held = before->policy != GS_POLICY_OFF;
     struct gs_promise promise;
     int rc = 0;
@@ -115,9 +116,9 @@ static int check_promises(const struct resize *r, const struct gs_card *card,
         return 0;
     gs_promise_read(card, &r->slices, r->slice, &promise);
     if (d->limit_bytes > before->limit_bytes || before->limit_bytes == UINT64_MAX)
-        rc = gs_promise_check_memory(card, d->limit_bytes, &promise, err);
+        rc = gs_promise_check_memory(card, d->limit_bytes, &promise, way, err);
     if (rc == 0 && d->policy != GS_POLICY_OFF && (!held || d->core_pct > before->core_pct))
-        rc = gs_promise_check_cores(card, d->core_pct, &promise, err);
+        rc = gs_promise_check_cores(card, d->core_pct, &promise, way, err);
     return rc;
 }
 

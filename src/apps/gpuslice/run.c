@@ -36,6 +36,7 @@ struct run {
     struct gs_board_thread *board;
     char hook[PATH_MAX];
     char trace[PATH_MAX]; /**< empty: none */
+    bool leaves_hook_out; /**< the program could not even start with it */
 };
 
 static const char *option(const struct run *run, int id)
@@ -139,13 +140,13 @@ static int check_hook_path(const struct run *run, struct gs_err *err)
 }
 
 /* Returns the number of reasons. */
-static int tell_preflight(char *const *argv)
+static int tell_preflight(struct run *run)
 {
     GS_CLEANUP(gs_buf_fini) struct gs_buf why = {0};
     char *line, *rest;
     int n = 0;
 
-    if (gs_preflight_check(argv, &why) != 0 || why.n == 0)
+    if (gs_preflight_check(run->args->rest, &why, &run->leaves_hook_out) != 0 || why.n == 0)
         return 0;
     for (line = strtok_r(why.p, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), n++)
         gs_app_say("cannot be held: %s", line);
@@ -297,7 +298,7 @@ static int prepare_env(const struct run *run, struct gs_err *err)
     else /* start_board() will say why: slices keep to their own shares */
         rc = unsetenv(GS_ENV_BOARD_DIR) == 0 ? 0 : -errno;
     free(board);
-    if (rc == 0)
+    if (rc == 0 && !run->leaves_hook_out)
         rc = set_env("LD_PRELOAD", preload.p, err);
     if (rc == 0)
         rc = set_env(GS_ENV_QUOTA_DIR, dir.p, err);
@@ -391,7 +392,7 @@ static int prepare(struct run *run, struct gs_err *err)
     rc = find_hook(run, err);
     if (rc == 0)
         rc = check_hook_path(run, err);
-    if (rc == 0 && tell_preflight(run->args->rest) > 0 && option(run, GS_OPTION_STRICT))
+    if (rc == 0 && tell_preflight(run) > 0 && option(run, GS_OPTION_STRICT))
         rc = gs_err_set(err, -EPERM, "not started, because of --strict");
     if (rc == 0)
         rc = make_or_join(run, err);

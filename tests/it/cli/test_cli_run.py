@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import stat
+import shutil
 import subprocess
 import sys
 
@@ -291,6 +292,15 @@ def test_a_name_taken_by_no_slice_is_told(cli):
     (cli.runtime / "gpuslice" / "open").chmod(0o700)
     assert "exists" in cli("run", "--memory", "1Gi", "--name", "open", "true").stderr
     assert end(p) == 0
+
+
+@pytest.mark.skipif(not shutil.which("musl-gcc"), reason="musl-gcc is not installed")
+def test_a_program_of_another_libc_starts_without_the_hook(cli, tmp_path):
+    """Its loader cannot load ours, and would not start it."""
+    (tmp_path / "three.c").write_text("int main(void) { return 3; }")
+    subprocess.run(["musl-gcc", "-o", tmp_path / "three", tmp_path / "three.c"], check=True)
+    out = cli("run", "--memory", "1Gi", str(tmp_path / "three"))
+    assert (out.returncode, out.stderr.count("\n")) == (3, 1) and "musl" in out.stderr
 
 
 def test_no_driver_is_one_line_with_a_way_out(cli, tmp_path):
