@@ -12,6 +12,8 @@
  * - pauses: short kernels in bursts, and nobody waits for them
  * - phases LONG_US: 150 times 20 us, 20 times long, wait for each
  * - graph: a graph of 20 us that is updated to 100 ms, and back
+ * - fresh WHAT KERNEL: a graph | a module for each launch, made before and destroyed after it;
+ * turns: graphs, 100 of the first kernel, then 4 of the second
  * - many KERNEL: 48 kernels on 48 streams at once
  * - captures KERNEL: two threads launch while the third records; fails where a recording does
  */
@@ -333,25 +335,75 @@ static int graphs(const char *seconds)
     return 0;
 }
 
-/* ---- launches that do not wait for each other ---- */
-
-static int many(const char *kernel, const char *seconds)
+static void load_module(CUmodule *module, const char *kernel)
 {
     char ptx[256];
 
-    open_kernels(kernel);
     (void)snprintf(
         ptx, sizeof(ptx),
         ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry %s()\n{\n\tret;\n}\n",
         kernel);
+    must(load.drv.load(module, ptx), "cuModuleLoadData");
+    must(load.drv.function(&load.fn[0], *module, kernel), "cuModuleGetFunction");
+}
+
+static CUresult (*destroy_exec)(CUgraphExec);
+static CUresult (*destroy)(CUgraph);
+static CUresult (*unload)(CUmodule);
+
+static void launch_fresh_graph(uint32_t kernel, CUstream stream)
+{
+    CUgraph graph = record(kernel, stream);
+    CUgraphExec exec = NULL;
+
+    must(load.drv.instantiate(&exec, graph, 0), "cuGraphInstantiate");
+    must(load.drv.graph_launch(exec, stream), "cuGraphLaunch");
+    must(load.drv.stream_sync(stream), "cuStreamSynchronize");
+    must(destroy_exec(exec), "cuGraphExecDestroy");
+    must(destroy(graph), "cuGraphDestroy");
+}
+
+static void launch_fresh_module(const char *kernel)
+{
+    CUmodule module = NULL;
+
+    load_module(&module, kernel);
+    must(load_launch(&load, 0, NULL), "launch");
+    must(load.drv.stream_sync(NULL), "cuStreamSynchronize");
+    must(unload(module), "cuModuleUnload");
+}
+
+static int fresh(const char *what, const char *kernel, const char *seconds)
+{
+    CUstream stream = NULL;
+
+    open_kernels(kernel);
+    find("cuGraphExecDestroy", &destroy_exec);
+    find("cuGraphDestroy", &destroy);
+    find("cuModuleUnload", &unload);
+    must(load.drv.stream_new(&stream, 1), "cuStreamCreate");
+    begin(seconds);
+    for (uint32_t n = 0; !over(); n++) {
+        if (strcmp(what, "module") == 0)
+            launch_fresh_module(kernel);
+        else
+            launch_fresh_graph(strcmp(what, "turns") == 0 && n % 104 >= 100, stream);
+    }
+    return 0;
+}
+
+/* ---- launches that do not wait for each other ---- */
+
+static int many(const char *kernel, const char *seconds)
+{
+    open_kernels(kernel);
     begin(seconds);
     for (uint32_t i = 0; i < MANY && !over(); i++) {
         CUstream stream = NULL;
         CUmodule module = NULL;
 
         must(load.drv.stream_new(&stream, 1), "cuStreamCreate");
-        must(load.drv.load(&module, ptx), "cuModuleLoadData");
-        must(load.drv.function(&load.fn[0], module, kernel), "cuModuleGetFunction");
+        load_module(&module, kernel);
         must(load_launch(&load, 0, stream), "launch");
     }
     _exit(0); /* whatever is still out */
@@ -423,6 +475,8 @@ int main(int argc, char **argv)
         return phases(strtoull(argv[2], NULL, 10) * 1000, argv[3]);
     if (strcmp(what, "graph") == 0 && argc == 3)
         return graphs(argv[2]);
+    if (strcmp(what, "fresh") == 0 && argc == 5)
+        return fresh(argv[2], argv[3], argv[4]);
     if (strcmp(what, "many") == 0 && argc == 4)
         return many(argv[2], argv[3]);
     if (strcmp(what, "captures") == 0 && argc == 4)

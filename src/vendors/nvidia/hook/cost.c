@@ -42,6 +42,14 @@ static struct gs_cost *coarse(uint32_t quarter)
     return &gs_cost_table.coarse[quarter % GS_COST_COARSE];
 }
 
+static void note_taken(const struct gs_cost *c)
+{
+    size_t i = (size_t)(c - gs_cost_table.slot);
+
+    (void)__atomic_fetch_or(&gs_cost_table.taken[i / GS_COST_WORD_BITS],
+                            UINT64_C(1) << i % GS_COST_WORD_BITS, __ATOMIC_RELAXED);
+}
+
 struct gs_cost *gs_cost_claim(uint64_t key, uint32_t quarter)
 {
     struct gs_cost *first = &gs_cost_table.slot[key >> (64u - GS_COST_BITS)];
@@ -52,8 +60,10 @@ struct gs_cost *gs_cost_claim(uint64_t key, uint32_t quarter)
         if (seen == key)
             return &first[i];
         if (seen == 0 && __atomic_compare_exchange_n(&first[i].key, &seen, key, false,
-                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+                                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            note_taken(&first[i]);
             return &first[i];
+        }
         if (seen == key) /* another thread was faster */
             return &first[i];
     }
@@ -266,13 +276,16 @@ uint64_t gs_cost_prior_copy(uint64_t bytes, uint32_t bytes_per_ns)
 
 void gs_cost_doubt(void)
 {
-    for (uint32_t i = 0; i < GS_ARRAY_LEN(gs_cost_table.slot); i++) {
-        struct gs_cost *c = &gs_cost_table.slot[i];
+    for (uint32_t at = 0; at < GS_ARRAY_LEN(gs_cost_table.taken); at++) {
+        uint64_t word = __atomic_load_n(&gs_cost_table.taken[at], __ATOMIC_RELAXED);
 
-        if (__atomic_load_n(&c->key, __ATOMIC_RELAXED) == 0)
-            continue;
-        __atomic_store_n(&c->countdown_ns, 0, __ATOMIC_RELAXED);
-        __atomic_store_n(&c->outliers, 1, __ATOMIC_RELAXED); /* the first far one counts */
+        for (; word != 0; word &= word - 1) {
+            struct gs_cost *c =
+                &gs_cost_table.slot[at * GS_COST_WORD_BITS + (uint32_t)__builtin_ctzll(word)];
+
+            __atomic_store_n(&c->countdown_ns, 0, __ATOMIC_RELAXED);
+            __atomic_store_n(&c->outliers, 1, __ATOMIC_RELAXED); /* the first far one counts */
+        }
     }
 }
 

@@ -39,9 +39,13 @@ struct gs_cost {
 #define GS_COST_PROBES 4u
 #define GS_COST_COARSE 256u
 
+#define GS_COST_WORD_BITS 64u
+
 struct gs_cost_table {
     _Alignas(64) struct gs_cost slot[GS_COST_SLOTS + GS_COST_PROBES];
     struct gs_cost coarse[GS_COST_COARSE];
+    /** Slots that have a key, a bit each: there are programs that load code for each launch. */
+    uint64_t taken[GS_COST_SLOTS / GS_COST_WORD_BITS + 1];
 };
 extern struct gs_cost_table gs_cost_table __attribute__((visibility("hidden")));
 

@@ -30,6 +30,7 @@ struct gs_inflight_launch {
     uint64_t seen_ns;  /**< the others were out for so long, all together */
     bool is_whole; /**< from the first of them to the entry the stream had work without a break */
     bool is_due;   /**< a sample whose turn came by chance */
+    bool is_graph;
     uint64_t closed_ns; /**< now */
 };
 

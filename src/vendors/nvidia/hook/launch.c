@@ -9,6 +9,7 @@
 #include "vendors/nvidia/hook/device.h"
 #include "vendors/nvidia/hook/driver.h"
 #include "vendors/nvidia/hook/exit.h"
+#include "vendors/nvidia/hook/fresh.h"
 #include "vendors/nvidia/hook/inflight.h"
 #include "vendors/nvidia/hook/mark.h"
 #include "vendors/nvidia/hook/room.h"
@@ -63,12 +64,19 @@ uint32_t gs_launch_device(CUstream stream)
 
 /* ---- begin ---- */
 
+static bool is_graph(const struct gs_launch *l)
+{
+    return l->shape == GS_LAUNCH_GRAPH_SHAPE;
+}
+
 static uint64_t prior(const struct gs_launch *l)
 {
     uint64_t threads;
 
     if (l->shape == GS_LAUNCH_COPY_SHAPE)
         return gs_cost_prior_copy(l->blocks, l->per_block);
+    if (l->guess_ns != 0)
+        return l->guess_ns;
     if (__builtin_mul_overflow(l->blocks, (uint64_t)l->per_block, &threads))
         threads = UINT64_MAX;
     return gs_cost_prior(threads);
@@ -226,7 +234,10 @@ static void pay(struct gs_launch *l, uint64_t cost_ns)
 {
     if (l->measured && l->est_ns == 0) {
         gs_inflight_try(l->entry, l->cost);
-        gs_limiter_admit_unknown(l->dev, cost_ns, l->what);
+        if (l->guess_ns != 0)
+            gs_limiter_admit(l->dev, cost_ns, true, l->what);
+        else
+            gs_limiter_admit_unknown(l->dev, cost_ns, l->what);
         /* another thread's may have been seen meanwhile */
         l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
     } else if (l->measured || !gs_limiter_spend(l->dev, cost_ns))
@@ -275,11 +286,12 @@ static uint64_t copy_ns(const struct gs_launch *l)
 
 static void begin_relaxed(struct gs_launch *l)
 {
-    struct gs_launch_stream *stream = claim_stream(&l->where);
-    uint64_t quiet = __atomic_load_n(&stream->quiet_ns, __ATOMIC_RELAXED);
+    struct gs_launch_stream *stream;
     enum gs_inflight_kind kind;
-    uint64_t cost;
+    uint64_t cost, quiet;
 
+    stream = claim_stream(&l->where);
+    quiet = __atomic_load_n(&stream->quiet_ns, __ATOMIC_RELAXED);
     l->is_followed = gs_mark_end(stream);
     (void)gs_inflight_harvest();
     if (GS_UNLIKELY(gs_sight_is_lost(gs_limiter_clock()))) {
@@ -287,6 +299,8 @@ static void begin_relaxed(struct gs_launch *l)
         return;
     }
     l->est_ns = __atomic_load_n(&l->cost->est_ns, __ATOMIC_RELAXED);
+    if (l->est_ns == 0 && l->shape != GS_LAUNCH_COPY_SHAPE)
+        l->guess_ns = gs_fresh_guess(l->dev, is_graph(l), gs_limiter_clock());
     l->is_watched = is_watched(l, gs_limiter_clock() > quiet + LEISURE_NS);
     if (is_to_wait(l))
         mark_before_wait(l);
@@ -337,7 +351,7 @@ void gs_launch_begin(struct gs_launch *l)
     bool refused;
     int rc;
 
-    l->paid_ns = 0;
+    l->paid_ns = l->guess_ns = 0;
     l->entry = NULL;
     l->measured = l->pushed = l->is_blind = false;
     if (l->dev >= GS_LEDGER_DEVICES || l->dev >= gs_self.n_devices || !is_anything_held())
@@ -389,6 +403,7 @@ static void close_entry(struct gs_launch *l, struct gs_launch_stream *stream)
         .cost = l->cost,
         .est_ns = l->est_ns,
         .is_due = l->is_due,
+        .is_graph = is_graph(l),
     };
 
     launch.is_whole = gs_mark_drop(stream);
@@ -634,6 +649,7 @@ void gs_launch_forget(void)
 {
     memset(gs_launch_streams, 0, sizeof(gs_launch_streams));
     gs_room_forget();
+    gs_fresh_forget();
     gs_cost_forget();
     gs_mark_forget();
     gs_inflight_forget();

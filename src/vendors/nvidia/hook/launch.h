@@ -51,6 +51,7 @@ struct gs_launch {
     uint32_t dev;
     uint32_t ask; /**< what other streams are asked for */
     uint64_t est_ns;
+    uint64_t guess_ns; /**< of one that nothing is known of: by what is like it (fresh.h); 0 none */
     uint64_t ready_ns; /**< when it was about to go out */
     uint64_t paid_ns;  /**< 0: went straight through */
     struct gs_cost *cost;

@@ -6,6 +6,7 @@
 #include "hook/limiter.h"
 #include "vendors/nvidia/hook/copy_time.h"
 #include "vendors/nvidia/hook/cost.h"
+#include "vendors/nvidia/hook/fresh.h"
 #include "vendors/nvidia/hook/launch_stream.h"
 #include "vendors/nvidia/hook/sight.h"
 #include "vendors/nvidia/hook/span.h"
@@ -379,6 +380,8 @@ void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
         gs_settle_unseen(e, seen_ns);
         return;
     }
+    if (e->copy_ns == 0 && e->tried != NULL)
+        gs_fresh_learn(dev, l->is_graph, took, seen_ns);
     if (e->copy_ns == 0 && !is_by_clock(e)) /* between copies the host works */
         note_slack(e, span.start_ns, gs_settle_end_of(e->where.id));
     if (l->kind == GS_INFLIGHT_MEASURED) {
