@@ -207,7 +207,10 @@ struct gs_ledger_device {
     /** CLOCK_MONOTONIC up to which what the slice may be forgiven has been used up; 0 nothing was.
      */
     uint64_t forgiven_ns;
-    uint64_t reserved[86];
+    /** CLOCK_MONOTONIC until when a process that begins takes launches of one kind to be unlike
+     * each other, because a mate found that; 0 nobody did. */
+    uint64_t unlike_ns;
+    uint64_t reserved[85];
     uint64_t pending[GS_LEDGER_SLOTS];
     uint64_t held[GS_LEDGER_SLOTS];
     uint64_t

@@ -31,6 +31,10 @@
 /* Corrections are left to the credit at hand, so far. */
 #define CORRECT_AT_HAND_NS 1000000
 
+/* So long processes that begin are told of unlike launches; how often that is renewed. */
+#define UNLIKE_NS      UINT64_C(2000000000)
+#define UNLIKE_EACH_NS UINT64_C(100000000)
+
 /* Parts are of this. */
 #define ALONE 1024u
 
@@ -701,6 +705,27 @@ uint64_t gs_limiter_others_ns(uint32_t dev, uint64_t start_ns, uint64_t end_ns)
     if (GS_UNLIKELY(dev >= gs_self.n_devices) || end_ns <= start_ns)
         return 0;
     return gs_limiter_is_shared(dev) ? UINT64_MAX : gs_order_mates_ns(dev, start_ns, end_ns);
+}
+
+void gs_limiter_note_unlike(uint32_t dev, uint64_t now_ns)
+{
+    uint64_t *word;
+
+    if (GS_UNLIKELY(dev >= gs_self.n_devices))
+        return;
+    word = &gs_self.device[dev].unlike_ns;
+    /* others read the line: not with each launch */
+    if (gs_atomic_load(word, __ATOMIC_RELAXED) - (now_ns + UNLIKE_NS - UNLIKE_EACH_NS) >
+        2 * UNLIKE_EACH_NS)
+        gs_atomic_store(word, now_ns + UNLIKE_NS, __ATOMIC_RELAXED);
+}
+
+bool gs_limiter_is_unlike(uint32_t dev, uint64_t now_ns)
+{
+    /* further ahead than anybody says: of another boot, or made up */
+    return GS_LIKELY(dev < gs_self.n_devices) &&
+           gs_atomic_load(&gs_self.device[dev].unlike_ns, __ATOMIC_RELAXED) - now_ns <=
+               UNLIKE_NS + UNLIKE_EACH_NS;
 }
 
 uint64_t gs_limiter_less_forgiven(uint32_t dev, uint64_t ns)

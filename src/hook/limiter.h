@@ -137,6 +137,11 @@ uint32_t gs_limiter_others(uint32_t dev);
  *  notes counted; UINT64_MAX where other slices use it. */
 uint64_t gs_limiter_others_ns(uint32_t dev, uint64_t start_ns, uint64_t end_ns);
 
+/** Launches of one kind turned out unlike each other: processes of the slice that begin within the
+ *  next two seconds are to know. gs_limiter_is_unlike(): has one of the slice said so? */
+void gs_limiter_note_unlike(uint32_t dev, uint64_t now_ns);
+bool gs_limiter_is_unlike(uint32_t dev, uint64_t now_ns);
+
 /** Card time of so long that may have been a hitch of the machine is found beyond what was paid.
  * Returns what of it is to be charged: a little is forgiven, to the slice as a whole. */
 uint64_t gs_limiter_less_forgiven(uint32_t dev, uint64_t ns);

@@ -24,6 +24,13 @@ def share(cores, seconds, n, *argv, lives_s=None):
         return share_of(watch, "s", begun(watch, "s") + 1.0, seconds)
 
 
+@pytest.mark.parametrize("loops,long,percent", [(3, "2000", "20"), (4, "2000", "30")])
+def test_short_lives_begin_with_what_others_of_the_slice_found(loops, long, percent):
+    """None lives long enough to find out by itself that launches of its kernel differ."""
+    got = share(30, 9, loops, "unlike", long, percent, "sync", "20", lives_s=0.3)
+    assert 0.22 < got < 0.30 + 0.02
+
+
 @pytest.mark.parametrize("processes", [2, 4])
 def test_processes_with_a_new_graph_for_each_launch_get_their_share(processes):
     bare, held = (share(cores, 4, processes, "fresh", "graph", "k100us") for cores in (100, 60))

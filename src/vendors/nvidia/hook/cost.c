@@ -133,13 +133,18 @@ void gs_cost_sampled(struct gs_cost *c)
     __atomic_store_n(&c->countdown_ns, (int64_t)next, __ATOMIC_RELAXED);
 }
 
+bool gs_cost_is_unlike(uint64_t est_ns, uint64_t measured_ns)
+{
+    return measured_ns > 2 * est_ns + UNLIKE_NS || measured_ns + UNLIKE_NS < est_ns / 2;
+}
+
 /* Is a launch so unlike what was believed that the kind is not one? *ret_was: it was known. */
 static void judge_spread(struct gs_cost *c, uint64_t est, uint64_t measured_ns, bool *ret_was)
 {
     uint16_t left = __atomic_load_n(&c->spread, __ATOMIC_RELAXED);
 
     *ret_was = left != 0;
-    if (measured_ns > 2 * est + UNLIKE_NS || measured_ns + UNLIKE_NS < est / 2)
+    if (gs_cost_is_unlike(est, measured_ns))
         left = SPREAD_FOR;
     else if (left > 0)
         left--;

@@ -136,6 +136,9 @@ static inline bool gs_cost_is_spread(const struct gs_cost *c)
            __atomic_load_n(&c->est_ns, __ATOMIC_RELAXED) >= GS_COST_SPREAD_NS;
 }
 
+/** Is a launch unlike what was believed of its kind, by more than clocks and caches explain? */
+bool gs_cost_is_unlike(uint64_t est_ns, uint64_t measured_ns);
+
 /** How many launches a sample that was due stands for. */
 uint64_t gs_cost_weight(const struct gs_cost *c);
 

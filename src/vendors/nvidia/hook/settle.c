@@ -365,6 +365,16 @@ static bool goes_on(const struct gs_inflight *e, uint64_t took_ns, uint64_t own_
                                      : took_ns > e->launch.est_ns + LONG_NS;
 }
 
+/* Processes of the slice that begin need not find out anew that launches of a kind differ. */
+static void tell_mates(const struct gs_inflight *e, uint64_t own_ns, uint64_t seen_ns)
+{
+    uint64_t est = e->launch.est_ns;
+
+    if (est != 0 && gs_cost_is_unlike(est, own_ns) &&
+        (own_ns > est ? own_ns - est : est - own_ns) >= GS_COST_SPREAD_NS)
+        gs_limiter_note_unlike(e->where.dev, seen_ns);
+}
+
 void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
 {
     const struct gs_inflight_launch *l = &e->launch;
@@ -382,6 +392,8 @@ void gs_settle_entry(const struct gs_inflight *e, uint64_t seen_ns)
     }
     if (e->copy_ns == 0 && e->tried != NULL)
         gs_fresh_learn(dev, l->is_graph, took, seen_ns);
+    if (e->copy_ns == 0 && is_alone)
+        tell_mates(e, took < own ? took : own, seen_ns);
     if (e->copy_ns == 0 && !is_by_clock(e)) /* between copies the host works */
         note_slack(e, span.start_ns, gs_settle_end_of(e->where.id));
     if (l->kind == GS_INFLIGHT_MEASURED) {

@@ -26,6 +26,7 @@ static struct {
     _Alignas(64) uint32_t attend; /* launches still to be measured one by one */
     uint32_t attend_next;         /* so many after the next surprise */
     uint32_t doubtful;            /* 1: whether the program takes its time or not */
+    uint32_t has_begun;           /* 1: it has launched something */
     uint64_t attend_ns;           /* when the last one was */
     int64_t slack_ns;             /* the harvester's: out so much longer than paid */
 } windows[GS_LEDGER_DEVICES];
@@ -68,6 +69,17 @@ static void pay_attention(uint32_t dev, uint64_t now_ns)
     __atomic_store_n(&windows[dev].attend_next, n, __ATOMIC_RELAXED);
 }
 
+void gs_window_begin(uint32_t dev, uint64_t now_ns)
+{
+    if (GS_LIKELY(__atomic_load_n(&windows[dev].has_begun, __ATOMIC_RELAXED) != 0))
+        return;
+    __atomic_store_n(&windows[dev].has_begun, 1, __ATOMIC_RELAXED);
+    if (!gs_limiter_is_unlike(dev, now_ns))
+        return;
+    attend(dev, ATTEND_FIRST);
+    __atomic_store_n(&windows[dev].doubtful, 1, __ATOMIC_RELAXED);
+}
+
 bool gs_window_is_attending(uint32_t dev)
 {
     return __atomic_load_n(&windows[dev].attend, __ATOMIC_RELAXED) != 0;
@@ -77,6 +89,7 @@ void gs_window_doubt(uint32_t dev, uint64_t now_ns)
 {
     pay_attention(dev, now_ns);
     __atomic_store_n(&windows[dev].doubtful, 1, __ATOMIC_RELAXED);
+    gs_limiter_note_unlike(dev, now_ns);
 }
 
 bool gs_window_is_doubtful(uint32_t dev)
