@@ -78,7 +78,8 @@ def test_slices_keep_pace_with_plain_pods(cluster, scheduler_daemon, plain_sched
     print(f"slices of plain: {by_clock:.2f} by the clock, {by_cpu:.2f} by CPU; other work took {others:.0%} of the machine; "
           f"requests a pod: {writes}")
     assert 1 <= writes.pop("POST pods binding") < 1.05
-    assert sum(writes.values()) < 0.1, writes
+    handshakes = NODES / (PODS * ROUNDS)  # each node's is answered once, at some time
+    assert sum(writes.values()) < 0.1 + handshakes, writes
     assert cpu_ms["slice"]["daemon"] < 0.5 * cpu_ms["slice"]["its kube-scheduler"]
     assert by_cpu >= 0.6
     if others < 0.1:
