@@ -290,7 +290,7 @@ static void begin_relaxed(struct gs_launch *l)
     enum gs_inflight_kind kind;
     uint64_t cost, quiet;
 
-    gs_window_begin(l->dev, gs_limiter_clock());
+    gs_window_begin(l->dev);
     stream = claim_stream(&l->where);
     quiet = __atomic_load_n(&stream->quiet_ns, __ATOMIC_RELAXED);
     l->is_followed = gs_mark_end(stream);

@@ -69,12 +69,12 @@ static void pay_attention(uint32_t dev, uint64_t now_ns)
     __atomic_store_n(&windows[dev].attend_next, n, __ATOMIC_RELAXED);
 }
 
-void gs_window_begin(uint32_t dev, uint64_t now_ns)
+void gs_window_begin(uint32_t dev)
 {
     if (GS_LIKELY(__atomic_load_n(&windows[dev].has_begun, __ATOMIC_RELAXED) != 0))
         return;
     __atomic_store_n(&windows[dev].has_begun, 1, __ATOMIC_RELAXED);
-    if (!gs_limiter_is_unlike(dev, now_ns))
+    if (!gs_limiter_is_unlike(dev, gs_limiter_clock()))
         return;
     attend(dev, ATTEND_FIRST);
     __atomic_store_n(&windows[dev].doubtful, 1, __ATOMIC_RELAXED);

@@ -36,7 +36,7 @@ int64_t gs_window_unseen(uint32_t dev, int64_t more_ns, uint64_t launches);
 /** The process launches something. The first time it begins as others of the slice go on: closely
  *  looked at, and in doubt, where they found launches unlike their kind. A process that lives for
  *  less than a second would not find out in time, and each of a loop of those begins anew. */
-void gs_window_begin(uint32_t dev, uint64_t now_ns);
+void gs_window_begin(uint32_t dev);
 
 /** Is the program to be looked at more closely for now: launches measured one by one where it takes
  *  its time, else the ends of windows marked? gs_window_attended(): one of them was. */
