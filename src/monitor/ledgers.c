@@ -361,7 +361,8 @@ static const struct gs_ledgers_used *find_used(const struct gs_ledgers_used *use
 static bool is_usable(const struct gs_ledgers *set, const struct gs_ledgers_used *used, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (used[i].util_pct > 100 || !gs_ledgers_knows(set, used[i].pid))
+        if (used[i].util_pct > 100 ||
+            (used[i].util_pct != 0 && !gs_ledgers_knows(set, used[i].pid)))
             return false; /* it may be one of ours by another name */
     return true;
 }

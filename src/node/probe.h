@@ -59,8 +59,8 @@ struct gs_probe_vendor {
     int (*context_bytes)(const char *uuid, uint64_t *ret_bytes, struct gs_err *err);
     /** Begin to ask about one card again and again. Returns 0 or negative errno. */
     int (*watch_new)(const char *uuid, struct gs_probe_watch **ret_watch, struct gs_err *err);
-    /** Processes on the card that used it within the last second: their number, at most max; or
-     * negative errno where the driver cannot say. */
+    /** Processes that have something on the card, and how much they used it within the last second
+     * (0 not at all): their number, at most max; or negative errno where the driver cannot say. */
     int (*watch_read)(struct gs_probe_watch *watch, struct gs_probe_use *ret_use, size_t max);
     /** Accepts NULL; returns NULL. */
     struct gs_probe_watch *(*watch_free)(struct gs_probe_watch *watch);

@@ -175,7 +175,7 @@ static void watch(struct card *c, uint64_t now)
     }
     n = vendor->watch_read(c->watch, use, WATCH_MAX);
     for (int i = 0; i < n; i++)
-        if (!gs_ledgers_knows(&c->writer->ledgers, use[i].pid))
+        if (use[i].util_pct != 0 && !gs_ledgers_knows(&c->writer->ledgers, use[i].pid))
             util_pct[n_foreign++] = use[i].util_pct;
     for (int i = 0; i < n; i++)
         used[i] = (struct gs_ledgers_used){use[i].pid, use[i].util_pct};

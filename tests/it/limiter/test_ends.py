@@ -12,7 +12,7 @@ PATIENCE_S = 150
 
 # Kernels of 20 us. The end of the last ones the program learns by a function of the host, or not at all; then 8 s of CPU.
 PROGRAM = """
-import ctypes as c, os, sys, threading, time
+import ctypes as c, os, signal, sys, threading, time
 way, end, idle = sys.argv[1], sys.argv[2], float(sys.argv[3])
 cu, p = c.CDLL("libcuda.so.1"), c.c_void_p
 def ck(rc): assert rc == 0, rc
@@ -30,13 +30,15 @@ start = time.monotonic()
 burst(1)
 ck(cu.cuStreamSynchronize(s))
 print(time.monotonic() - start, flush=True)
+if way == "unasked":
+    os.kill(os.getppid(), signal.SIGSTOP)
 for _ in range(150):
     burst(10)
     ck(cu.cuStreamSynchronize(s))
 done = threading.Event()
 tell = c.CFUNCTYPE(None, p)(lambda _: done.set())
 told = c.CFUNCTYPE(None, p, c.c_int, p)(lambda *_: done.set())
-for _ in range(20 if way != "nobody" else 1):
+for _ in range(20 if way not in ("nobody", "unasked") else 1):
     done.clear()
     burst(5)
     if way == "function":
@@ -47,6 +49,9 @@ for _ in range(20 if way != "nobody" else 1):
         assert done.wait(10)
 if way == "stream":
     ck(cu.cuStreamDestroy_v2(s))
+if way == "unasked":
+    time.sleep(1.5)
+    os.kill(os.getppid(), signal.SIGCONT)
 time.sleep(idle)
 if end == "killed":
     os.kill(os.getpid(), 9)
@@ -79,6 +84,14 @@ def ends(way, end, where):
 @pytest.mark.parametrize("way", ["function", "callback", "stream"])
 def test_an_orderly_end_is_charged_by_the_card(seen, way, end, where):
     assert seen < 1.5  # 8 s of CPU would be 32 of waiting
+
+
+@scenario(ends)
+@pytest.mark.parametrize("where", ["slice"])
+@pytest.mark.parametrize("way", ["unasked"])
+@pytest.mark.parametrize("end", ["exit", "killed"])
+def test_the_driver_need_not_be_asked_while_it_works(seen, way, end, where):
+    assert seen < 12  # `gpuslice run` stood still meanwhile; the driver lists the process afterwards as well
 
 
 @scenario(ends)

@@ -100,6 +100,19 @@ static void test_writes_who_was_idle(void **state)
     fake_ledger_drop(&f);
 }
 
+static void test_who_is_listed_is_named(void **state)
+{
+    const struct gs_ledgers_used listed[] = {{(uint32_t)getpid(), 0}, {1, 0}};
+    const uint64_t since = NOW - 900;
+    struct fake_ledger f = two_with_work_out(since);
+
+    (void)state;
+    /* nobody asked while it worked; the stranger on the list does nothing */
+    gs_ledgers_take_used(set, listed, 2, NOW - 900, NOW - 800);
+    assert_idle(&f, 0, 100, since);
+    fake_ledger_drop(&f);
+}
+
 static void test_reads_what_processes_say(void **state)
 {
     struct fake_ledger f = fake_ledger(dir, "a", 2);
@@ -325,6 +338,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_reads_what_processes_say),
         TEST(test_writes_who_was_idle),
+        TEST(test_who_is_listed_is_named),
         TEST(test_words_of_the_dead_tell_nothing),
         TEST(test_offers_come_and_go),
         TEST(test_ledger_not_made_yet),

@@ -115,7 +115,7 @@ int gs_watch_read(struct gs_probe_watch *watch, struct gs_probe_use *ret_use, si
     struct timespec now;
     unsigned long long now_us;
     nvmlReturn_t r;
-    int n = list_running(watch, ret_use, max), kept = 0;
+    int n = list_running(watch, ret_use, max);
 
     if (n <= 0 || !watch->nvml.nvmlDeviceGetProcessUtilization)
         return n;
@@ -123,14 +123,11 @@ int gs_watch_read(struct gs_probe_watch *watch, struct gs_probe_use *ret_use, si
     now_us = (unsigned long long)now.tv_sec * 1000000u + (unsigned long long)now.tv_nsec / 1000u;
     r = watch->nvml.nvmlDeviceGetProcessUtilization(watch->device, watch->sample, &n_samples,
                                                     now_us - WINDOW_US);
-    if (r == NVML_ERROR_NOT_FOUND)
-        return 0; /* no process was sampled within the window */
+    if (r == NVML_ERROR_NOT_FOUND) /* no process was sampled within the window */
+        return n;
     if (r != NVML_SUCCESS || n_samples > SAMPLES)
         return -EIO;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         ret_use[i].util_pct = mean_of(watch, n_samples, ret_use[i].pid);
-        if (ret_use[i].util_pct != 0)
-            ret_use[kept++] = ret_use[i];
-    }
-    return kept;
+    return n;
 }
