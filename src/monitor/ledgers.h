@@ -85,9 +85,9 @@ struct gs_ledgers_used {
     uint32_t util_pct; /**< any number; 0 it has something there and did not use it */
 };
 /** The driver's word on who used the card between two moments, everybody who did and perhaps
- *  others: write into the ledgers for how long the card did not work for a process that has had something out since before
- *  that (`idle_ns`).
- *  Only where the driver names processes by pids that we know, and all of them. */
+ *  others: write into the ledgers for how long the card did not work for a process that has had
+ * something out since before that (`idle_ns`). Only where the driver names processes by pids that
+ * we know, and all of them. */
 void gs_ledgers_take_used(struct gs_ledgers *set, const struct gs_ledgers_used *used, size_t n,
                           uint64_t from_ns, uint64_t until_ns);
 
