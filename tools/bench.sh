@@ -2,16 +2,17 @@
 # Measure: ./dev bench [hook] [--json] [--raw FILE] [--rounds N]
 #          ./dev bench limiter [--json] [--full] [--raw FILE]
 #          ./dev bench scheduler [--json] [--full] [--raw FILE] [--no-cluster]
+#          ./dev bench grpc [--json] [--calls N] [--rounds N]
 set -euo pipefail
 cd "$GS_ROOT"
 . tools/lib.sh
 what=hook
 case "${1:-}" in
-    hook | limiter | scheduler) what="$1" && shift ;;
+    grpc | hook | limiter | scheduler) what="$1" && shift ;;
     node) die "bench '$1' is not there yet" ;;
 esac
 GS_WITH_TESTS=1 tools/build.sh release
 python=python3
-# The real cluster of the scheduler's bench is that of the end-to-end tests.
-[ "$what" != scheduler ] || [ ! -x .venv/bin/python ] || python=.venv/bin/python
+# The real cluster of the scheduler's bench is that of the end-to-end tests, the peers of grpc's are those of its tests.
+[ "$what" != scheduler ] && [ "$what" != grpc ] || [ ! -x .venv/bin/python ] || python=.venv/bin/python
 exec "$python" "bench/$what.py" "$@"

@@ -6,7 +6,7 @@ cd "$GS_ROOT"
 
 deps_build() {
     apt_install gcc libc6-dev pkg-config meson ninja-build python3 libmicrohttpd-dev libcurl4-gnutls-dev libgnutls28-dev libcyaml-dev libyaml-dev \
-        libprotobuf-c-dev protobuf-c-compiler # libcyaml-dev of Debian 13 names libyaml-dev's library and lacks it
+        libgrpc-dev libprotobuf-c-dev protobuf-c-compiler # libcyaml-dev of Debian 13 names libyaml-dev's library and lacks it
     pkg-config --exists yyjson 2>/dev/null && return 0
     if ! apt-cache show libyyjson-dev >/dev/null 2>&1; then apt_refresh; fi
     if apt-cache show libyyjson-dev >/dev/null 2>&1; then

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$GS_ROOT"
 . tools/lib.sh
 
-default=(lint unit model abi interpose it net limiter cli clients crash sanitize fuzz)
+default=(lint unit model abi interpose it net grpc limiter cli clients crash sanitize fuzz)
 [ $# -gt 0 ] || set -- "${default[@]}"
 reports="$PWD/build/reports"
 rm -rf "$reports"
@@ -61,7 +61,7 @@ suite_interpose() { run_pytest interpose tests/it/interpose; }
 # Folders with fixtures of their own go by themselves: two conftest.py do not mix in one run.
 suite_it() {
     run_pytest it tests/it --ignore tests/it/interpose --ignore tests/it/cli --ignore tests/it/limiter \
-        --ignore tests/it/net --ignore tests/it/kube
+        --ignore tests/it/net --ignore tests/it/grpc --ignore tests/it/kube
     run_pytest it-kube tests/it/kube
 }
 suite_limiter() { run_pytest limiter tests/it/limiter; }
@@ -71,6 +71,16 @@ suite_net() {
     tools/build.sh asan unit
     ninja -C build/asan tests/it/net/net_server tests/it/net/net_client >&2
     GS_BUILD="$PWD/build/asan" run_pytest net-asan tests/it/net
+}
+# gRPC core is not built for the thread sanitizer, which therefore looks at our own code alone.
+suite_grpc() {
+    local kind
+    run_pytest grpc tests/it/grpc
+    for kind in asan tsan; do
+        tools/build.sh $kind unit
+        ninja -C build/$kind tests/it/grpc/grpc_tool >&2
+        GS_BUILD="$PWD/build/$kind" TSAN_OPTIONS=ignore_noninstrumented_modules=1 run_pytest grpc-$kind tests/it/grpc
+    done
 }
 suite_cli() { run_pytest cli tests/it/cli; }
 suite_clients() {
