@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -196,4 +197,20 @@ bool gs_proc_descends(const struct gs_proc_table *table, pid_t pid, pid_t ancest
         pid = p->ppid;
     }
     return false;
+}
+
+void gs_proc_self_use(struct gs_proc_use *ret_use)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
+    unsigned long long total, resident;
+    struct rusage usage;
+
+    memset(&usage, 0, sizeof(usage));
+    (void)getrusage(RUSAGE_SELF, &usage); /* cannot fail on its own process */
+    *ret_use = (struct gs_proc_use){
+        .cpu_s = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                 (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6};
+    if (gs_file_read(AT_FDCWD, "/proc/self/statm", 4096, &text) == 0 &&
+        sscanf(gs_buf_text(&text), "%llu %llu", &total, &resident) == 2)
+        ret_use->resident_bytes = resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }

@@ -40,6 +40,13 @@ GS_WUR int gs_proc_env(pid_t pid, const char *name, struct gs_buf *buf);
 /** Owner (effective user id) of the process. Returns 0 or negative errno. */
 GS_WUR int gs_proc_uid(pid_t pid, uid_t *ret_uid);
 
+/** What this process takes. */
+struct gs_proc_use {
+    uint64_t resident_bytes; /**< by the kernel's count of pages; 0: it does not say */
+    double cpu_s;            /**< user and system time so far */
+};
+void gs_proc_self_use(struct gs_proc_use *ret_use);
+
 GS_WUR int gs_proc_list(struct gs_proc_table *ret_table);
 void gs_proc_fini(struct gs_proc_table *table);
 /** NULL when the table has no such pid. */

@@ -46,3 +46,36 @@ void gs_prom_line(struct gs_buf *buf, const char *name, const struct gs_prom_lab
     else
         gs_buf_addf(buf, " %.9g\n", value);
 }
+
+#ifdef __clang__
+#define COMPILER "clang"
+#else
+#define COMPILER "gcc"
+#endif
+#ifdef __aarch64__
+#define PLATFORM "linux/arm64"
+#else
+#define PLATFORM "linux/amd64"
+#endif
+
+static void one(struct gs_buf *buf, const char *name, const char *type, const char *help,
+                double value)
+{
+    gs_prom_head(buf, name, type, help);
+    gs_prom_line(buf, name, NULL, 0, value);
+}
+
+void gs_prom_process(struct gs_buf *buf, const struct gs_prom_process *process)
+{
+    gs_prom_head(buf, "hami_build_info", "gauge", "What runs here.");
+    GS_PROM_LINE(buf, "hami_build_info", 1, {"version", gs_str_of(process->version)},
+                 {"revision", GS_STR("")}, {"build_date", GS_STR("")}, {"go_version", GS_STR("")},
+                 {"compiler", GS_STR(COMPILER)}, {"platform", GS_STR(PLATFORM)});
+    if (process->resident_bytes > 0)
+        one(buf, "process_resident_memory_bytes", "gauge", "Memory of this process.",
+            (double)process->resident_bytes);
+    one(buf, "process_cpu_seconds_total", "counter", "Processor time of this process.",
+        process->cpu_s);
+    one(buf, "process_start_time_seconds", "gauge", "Unix time when this process started.",
+        (double)process->start_unix_s);
+}

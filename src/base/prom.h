@@ -3,6 +3,7 @@
  * Source  prometheus.io, "Exposition formats". */
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "core/str.h"
@@ -24,3 +25,13 @@ void gs_prom_line(struct gs_buf *buf, const char *name, const struct gs_prom_lab
                  sizeof((const struct gs_prom_label[]){__VA_ARGS__}) /                             \
                      sizeof(struct gs_prom_label),                                                 \
                  (double)(value))
+
+/** What every daemon says of itself. */
+struct gs_prom_process {
+    const char *version;
+    uint64_t resident_bytes; /**< 0: not known */
+    double cpu_s;
+    uint64_t start_unix_s;
+};
+/** hami_build_info and process_*, by the names that HAMi's and all Go programs have for them. */
+void gs_prom_process(struct gs_buf *buf, const struct gs_prom_process *process);

@@ -352,35 +352,12 @@ static void write_listeners(const struct gs_metrics_from *from, struct gs_buf *b
     }
 }
 
-#ifdef __clang__
-#define COMPILER "clang"
-#else
-#define COMPILER "gcc"
-#endif
-#ifdef __aarch64__
-#define PLATFORM "linux/arm64"
-#else
-#define PLATFORM "linux/amd64"
-#endif
-
-static void write_process(const struct gs_metrics_from *from, struct gs_buf *buf)
-{
-    gs_prom_head(buf, "hami_build_info", "gauge", "What runs here.");
-    GS_PROM_LINE(buf, "hami_build_info", 1, {"version", gs_str_of(from->version)},
-                 {"revision", GS_STR("")}, {"build_date", GS_STR("")}, {"go_version", GS_STR("")},
-                 {"compiler", GS_STR(COMPILER)}, {"platform", GS_STR(PLATFORM)});
-    if (from->resident_bytes > 0)
-        one(buf, "process_resident_memory_bytes", "gauge", "Memory of this process.",
-            (double)from->resident_bytes);
-    one(buf, "process_cpu_seconds_total", "counter", "Processor time of this process.",
-        from->cpu_s);
-    one(buf, "process_start_time_seconds", "gauge", "Unix time when this process started.",
-        (double)from->start_unix_s);
-}
-
 void gs_metrics_write(const struct gs_metrics_from *from, struct gs_buf *buf)
 {
-    write_process(from, buf);
+    gs_prom_process(buf, &(struct gs_prom_process){.version = from->version,
+                                                   .resident_bytes = from->resident_bytes,
+                                                   .cpu_s = from->cpu_s,
+                                                   .start_unix_s = from->start_unix_s});
     if (from->metrics != NULL) {
         write_took(from->metrics, buf);
         write_outcomes(from->metrics, buf);

@@ -1,16 +1,10 @@
 #include "apps/scheduler/scrape.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "apps/scheduler/state.h"
-#include "base/file.h"
+#include "base/proc.h"
 #include "control/metrics_page.h"
 
 #define PAGES_MAX 4 /* at once: a page of a large cluster is tens of MiB */
@@ -50,24 +44,11 @@ static void on_step(void *user)
     end(s);
 }
 
-/* Pages that are in memory, by the kernel's count; 0: it does not say. */
-static uint64_t resident_bytes(void)
-{
-    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
-    unsigned long long total, resident;
-
-    if (gs_file_read(AT_FDCWD, "/proc/self/statm", 4096, &text) < 0 ||
-        sscanf(gs_buf_text(&text), "%llu %llu", &total, &resident) != 2)
-        return 0;
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static struct gs_metrics_from look(const struct gs_daemon *d)
 {
-    struct rusage usage;
+    struct gs_proc_use use;
 
-    memset(&usage, 0, sizeof(usage));
-    (void)getrusage(RUSAGE_SELF, &usage); /* cannot fail on its own process */
+    gs_proc_self_use(&use);
     return (struct gs_metrics_from){
         .metrics = d->stats,
         .books = d->books,
@@ -82,9 +63,8 @@ static struct gs_metrics_from look(const struct gs_daemon *d)
         .version = GS_VERSION,
         .now_ms = gs_loop_now_ms(d->loop),
         .start_unix_s = d->start_unix_s,
-        .resident_bytes = resident_bytes(),
-        .cpu_s = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                 (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6,
+        .resident_bytes = use.resident_bytes,
+        .cpu_s = use.cpu_s,
         .has_legacy = d->flags->legacy_metrics,
     };
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -29,9 +30,24 @@ static void lines(void **state)
     gs_buf_fini(&buf);
 }
 
+/* Names as Go programs and HAMi have them; what is not known is left out. */
+static void process(void **state)
+{
+    struct gs_buf buf = {0};
+
+    (void)state;
+    gs_prom_process(&buf, &(struct gs_prom_process){
+                              .version = "1.2", .cpu_s = 0.5, .start_unix_s = 1790000000});
+    assert_non_null(strstr(gs_buf_text(&buf), "\nhami_build_info{version=\"1.2\",revision=\"\","));
+    assert_non_null(strstr(gs_buf_text(&buf), "\nprocess_cpu_seconds_total 0.5\n"));
+    assert_non_null(strstr(gs_buf_text(&buf), "\nprocess_start_time_seconds 1790000000\n"));
+    assert_null(strstr(gs_buf_text(&buf), "resident"));
+    gs_buf_fini(&buf);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lines)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lines), cmocka_unit_test(process)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
