@@ -157,7 +157,7 @@ static void count_shares(const struct gs_ledger_snapshot *snap, struct gs_ledger
 
         if (bytes[i] == 0)
             continue;
-        carrier = carrier_of(snap, &snap->share[i]);
+        carrier = i < snap->n_shares ? carrier_of(snap, &snap->share[i]) : GS_LEDGER_SLOTS;
         if (carrier == GS_LEDGER_SLOTS) {
             books->dead_bytes = gs_size_add(books->dead_bytes, bytes[i]);
             continue;
@@ -259,15 +259,18 @@ int gs_ledger_read(int fd, struct gs_ledger_snapshot *ret)
     memset(ret, 0, offsetof(struct gs_ledger_snapshot, slot));
     ret->n_devices = head.n_devices;
     ret->n_slots = head.slot_high < GS_LEDGER_SLOTS ? (uint32_t)head.slot_high : GS_LEDGER_SLOTS;
+    ret->n_shares =
+        head.share_high < GS_LEDGER_SHARES ? (uint32_t)head.share_high : GS_LEDGER_SHARES;
     ret->quota_generation = head.quota_generation;
     ret->refusals = head.refusals;
     ret->unmatched = head.unmatched;
     ret->created_ns = head.created_ns;
     ret->suspended = head.suspended;
-    rc = gs_ledger_pread(fd, ret->slot, sizeof(ret->slot),
+    /* the tables are 300 KiB and all but empty: their used parts */
+    rc = gs_ledger_pread(fd, ret->slot, ret->n_slots * sizeof(ret->slot[0]),
                          GS_LEDGER_OFFSET + offsetof(struct gs_ledger, slot));
     if (rc == 0)
-        rc = gs_ledger_pread(fd, ret->share, sizeof(ret->share),
+        rc = gs_ledger_pread(fd, ret->share, ret->n_shares * sizeof(ret->share[0]),
                              GS_LEDGER_OFFSET + offsetof(struct gs_ledger, share));
     if (rc < 0)
         return rc;

@@ -282,7 +282,8 @@ struct gs_ledger_books {
  * heap. */
 struct gs_ledger_snapshot {
     uint32_t n_devices;
-    uint32_t n_slots; /**< slots at and above were never used */
+    uint32_t n_slots;  /**< slots at and above were never used, and are not set here */
+    uint32_t n_shares; /**< likewise */
     uint64_t quota_generation;
     uint64_t refusals;
     uint64_t unmatched;
