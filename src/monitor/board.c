@@ -18,6 +18,9 @@
 /* What an earlier writer left counts for so long, and up to so much beyond what hooks have taken.
  */
 #define ADOPT_NS 1000000000u
+/* The driver's word is of the second before, and what was just now may not be in it. */
+#define USED_BACK_NS 1000000000u
+#define USED_LAG_NS  250000000u
 
 int gs_board_new(int dir_fd, const char *uuid, unsigned mode, uint64_t card_bytes,
                  struct gs_board_writer **ret)
@@ -402,6 +405,20 @@ static int publish(struct gs_board_writer *w, uint64_t now_ns)
     if (rc == 0)
         rc = write_at(w->fd, &b->seq, sizeof(b->seq), offsetof(struct gs_board, seq));
     return rc;
+}
+
+void gs_board_take_used(struct gs_board_writer *w, const struct gs_ledgers_used *used, int n,
+                        uint64_t now_ns)
+{
+    uint32_t util_pct[GS_BOARD_USED_MAX], n_foreign = 0;
+
+    for (int i = 0; i < n && i < GS_BOARD_USED_MAX; i++)
+        if (used[i].util_pct != 0 && !gs_ledgers_knows(&w->ledgers, used[i].pid))
+            util_pct[n_foreign++] = used[i].util_pct;
+    if (n >= 0 && n < GS_BOARD_USED_MAX)
+        gs_ledgers_take_used(&w->ledgers, used, (size_t)n, now_ns - USED_BACK_NS,
+                             now_ns - USED_LAG_NS);
+    gs_arbiter_take_foreign(&w->arbiter, util_pct, n_foreign);
 }
 
 int gs_board_tick(struct gs_board_writer *w, uint64_t now_ns)

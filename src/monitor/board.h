@@ -53,5 +53,11 @@ struct gs_board_writer *gs_board_free(struct gs_board_writer *w);
 GS_WUR int gs_board_elect(struct gs_board_writer *w, uint64_t now_ns);
 /** Let another write. */
 void gs_board_resign(struct gs_board_writer *w);
+/** What the driver says of the processes on the card, about twice a second; n below 0: nothing.
+ *  Nobody is there then but who has a ledger: shares stay what they are, nothing is given back.
+ *  @n    of `used`, each process once; all there are, or the first GS_BOARD_USED_MAX. */
+#define GS_BOARD_USED_MAX 256
+void gs_board_take_used(struct gs_board_writer *w, const struct gs_ledgers_used *used, int n,
+                        uint64_t now_ns);
 /** Read, decide and publish; only while elected. Returns 0 or negative errno of the write. */
 GS_WUR int gs_board_tick(struct gs_board_writer *w, uint64_t now_ns);

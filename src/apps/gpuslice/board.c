@@ -31,12 +31,8 @@
 #define STAND_BY_NS 40000000u
 /** How often the driver is asked for processes that are in no ledger, and for how long its answer
  * counts when it says no more. */
-#define WATCH_NS 500000000u
-/** The driver's word is of the second before, and what was just now may not be in it. */
-#define WATCH_BACK_NS 1000000000u
-#define WATCH_LAG_NS  250000000u
-#define WATCH_MAX     256
-#define STOP_WAIT_S   2
+#define WATCH_NS    500000000u
+#define STOP_WAIT_S 2
 
 struct card {
     const struct gs_card *card;
@@ -160,9 +156,8 @@ static void scan(struct gs_board_thread *t, uint64_t now)
 static void watch(struct card *c, uint64_t now)
 {
     const struct gs_probe_vendor *vendor = c->card->vendor;
-    struct gs_probe_use use[WATCH_MAX];
-    struct gs_ledgers_used used[WATCH_MAX];
-    uint32_t util_pct[WATCH_MAX], n_foreign = 0;
+    struct gs_probe_use use[GS_BOARD_USED_MAX];
+    struct gs_ledgers_used used[GS_BOARD_USED_MAX];
     int n;
 
     if (now < c->watch_ns || c->is_unwatchable)
@@ -173,18 +168,10 @@ static void watch(struct card *c, uint64_t now)
         c->is_unwatchable = true;
         return;
     }
-    n = vendor->watch_read(c->watch, use, WATCH_MAX);
-    for (int i = 0; i < n; i++)
-        if (use[i].util_pct != 0 && !gs_ledgers_knows(&c->writer->ledgers, use[i].pid))
-            util_pct[n_foreign++] = use[i].util_pct;
+    n = vendor->watch_read(c->watch, use, GS_BOARD_USED_MAX);
     for (int i = 0; i < n; i++)
         used[i] = (struct gs_ledgers_used){use[i].pid, use[i].util_pct};
-    if (n >= 0 && n < WATCH_MAX)
-        gs_ledgers_take_used(&c->writer->ledgers, used, (size_t)n, now - WATCH_BACK_NS,
-                             now - WATCH_LAG_NS);
-    /* where the driver says nothing there is nobody: shares stay what they are, nothing is given
-     * back */
-    gs_arbiter_take_foreign(&c->writer->arbiter, util_pct, n_foreign);
+    gs_board_take_used(c->writer, used, n, now);
 }
 
 /** A board cannot be written. Has its folder been taken away? Make it anew, and go there. */
