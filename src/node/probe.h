@@ -18,8 +18,9 @@ struct gs_card {
     char uuid[96];
     char name[96];
     uint64_t total_bytes;
-    uint64_t used_bytes; /**< by everybody, or GS_PROBE_UNKNOWN */
-    uint64_t util_pct;   /**< 0..100 or GS_PROBE_UNKNOWN */
+    uint64_t used_bytes;      /**< by everybody, or GS_PROBE_UNKNOWN */
+    uint64_t util_pct;        /**< 0..100 or GS_PROBE_UNKNOWN */
+    uint64_t memory_util_pct; /**< of its memory controller; likewise */
 };
 
 /** One process on one card; a process on two cards is two entries. */

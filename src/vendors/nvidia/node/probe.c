@@ -93,7 +93,11 @@ static int read_card(const struct gs_nvml *nvml, unsigned int index, struct gs_p
     if (!card)
         return gs_err_set(err, -E2BIG, "more than %d cards", GS_PROBE_CARDS);
     *card = (struct gs_card){
-        .vendor = &gs_nvidia_probe_vendor, .index = index, .util_pct = GS_PROBE_UNKNOWN};
+        .vendor = &gs_nvidia_probe_vendor,
+        .index = index,
+        .util_pct = GS_PROBE_UNKNOWN,
+        .memory_util_pct = GS_PROBE_UNKNOWN,
+    };
     if (r == NVML_SUCCESS)
         r = nvml->nvmlDeviceGetUUID(device, card->uuid, sizeof(card->uuid));
     if (r == NVML_SUCCESS)
@@ -109,8 +113,11 @@ static int read_card(const struct gs_nvml *nvml, unsigned int index, struct gs_p
     card->total_bytes = memory.total;
     card->used_bytes = memory.used;
     if (nvml->nvmlDeviceGetUtilizationRates &&
-        nvml->nvmlDeviceGetUtilizationRates(device, &util) == NVML_SUCCESS && util.gpu <= 100)
+        nvml->nvmlDeviceGetUtilizationRates(device, &util) == NVML_SUCCESS && util.gpu <= 100 &&
+        util.memory <= 100) {
         card->util_pct = util.gpu;
+        card->memory_util_pct = util.memory;
+    }
     rc = add_processes(nvml, device, 0, at, probe);
     if (rc == 0)
         rc = add_processes(nvml, device, 1, at, probe);
