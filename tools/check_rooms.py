@@ -16,7 +16,7 @@ MAY = {
     "kube": ["core", "base", "net"],
     "node": ["core", "base", "contract", "model", "net", "kube"],
     "control": ["core", "base", "contract", "model", "net", "kube"],
-    "monitor": ["core", "base", "contract", "net", "kube"],
+    "monitor": ["core", "base", "contract", "model", "net", "kube"],
     "vendors/*/abi": [],
     "vendors/*/policy": ["core", "base", "contract", "model"],
     "vendors/*/node": ["core", "base", "contract", "model", "node", "vendors/*/abi"],

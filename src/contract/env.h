@@ -37,3 +37,5 @@
 /** `off`: SIGUSR2 (suspend) and SIGUSR1 (resume) are left alone even where the program does not use
  * them. */
 #define GS_ENV_SIGNALS "GPUSLICE_SIGNALS"
+/** `true`: HAMi's device plugin puts no hook into the container; read from the pod. */
+#define GS_ENV_NO_CONTROL "CUDA_DISABLE_CONTROL"
