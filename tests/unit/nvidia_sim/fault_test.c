@@ -85,12 +85,49 @@ static void xids_are_numbered(void **state)
 {
     (void)state;
     for (uint64_t i = 1; i <= GS_FAULT_XIDS + 3; i++)
-        assert_int_equal(gs_fault_raise_xid(&faults, 2, i), 0);
-    assert_int_equal(gs_fault_raise_xid(&faults, 64, 1), -EINVAL);
+        assert_int_equal(gs_fault_raise_xid(&faults, 2, i, 0), 0);
+    assert_int_equal(gs_fault_raise_xid(&faults, 64, 1, 0), -EINVAL);
     assert_int_equal(faults.n_xids, GS_FAULT_XIDS + 3);
     const struct gs_fault_xid *last = &faults.xid[faults.n_xids % GS_FAULT_XIDS];
     assert_int_equal(last->seq, GS_FAULT_XIDS + 3);
     assert_int_equal(last->xid, GS_FAULT_XIDS + 3);
+}
+
+static void a_lost_card_returns_by_itself(void **state)
+{
+    (void)state;
+    assert_int_equal(gs_fault_lose(&faults, 1), 0);
+    assert_int_equal(gs_fault_lose(&faults, 2), 0);
+    assert_int_equal(gs_fault_return(&faults, 1), 0);
+    assert_int_equal(gs_fault_return(&faults, 1), 0);
+    assert_int_equal(gs_fault_return(&faults, 64), -EINVAL);
+    assert_false(gs_fault_is_lost(1));
+    assert_true(gs_fault_is_lost(2));
+    current = 2;
+    assert_int_equal(gs_fault_enter("cuLaunchKernel"), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    assert_int_equal(gs_fault_return(&faults, 2), 0);
+    assert_int_equal(faults.armed, 0);
+}
+
+static void a_stopped_driver_answers_nobody(void **state)
+{
+    (void)state;
+    gs_fault_driver_stop(&faults);
+    gs_fault_driver_stop(&faults);
+    assert_int_equal(gs_fault_enter("nvmlInit_v2"), NVML_ERROR_DRIVER_NOT_LOADED);
+    assert_int_equal(gs_fault_enter("cuInit"), CUDA_ERROR_NO_DEVICE);
+    assert_int_equal(faults.driver_starts, 0);
+    gs_fault_driver_start(&faults);
+    assert_int_equal(gs_fault_enter("cuInit"), 0);
+    assert_int_equal(faults.driver_starts, 1);
+    assert_int_equal(faults.armed, 0);
+    gs_fault_driver_start(&faults); /* loaded anew without a pause */
+    assert_int_equal(faults.driver_starts, 2);
+    assert_int_equal(faults.armed, 0);
+    gs_fault_driver_stop(&faults);
+    gs_fault_reset(&faults);
+    assert_int_equal(gs_fault_enter("cuInit"), 0);
+    assert_int_equal(faults.driver_starts, 3);
 }
 
 static void nvml_goes_away_and_lies(void **state)
@@ -117,6 +154,8 @@ int main(void)
         cmocka_unit_test_setup(a_lost_card_fails_its_contexts_only, setup),
         cmocka_unit_test_setup(a_full_table_and_long_names_are_refused, setup),
         cmocka_unit_test_setup(xids_are_numbered, setup),
+        cmocka_unit_test_setup(a_lost_card_returns_by_itself, setup),
+        cmocka_unit_test_setup(a_stopped_driver_answers_nobody, setup),
         cmocka_unit_test_setup(nvml_goes_away_and_lies, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

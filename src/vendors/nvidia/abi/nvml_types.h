@@ -141,6 +141,13 @@ typedef enum {
     NVML_P2P_STATUS_UNKNOWN
 } nvmlGpuP2PStatus_t;
 
+typedef enum {
+    NVML_NVLINK_DEVICE_TYPE_GPU = 0x00,
+    NVML_NVLINK_DEVICE_TYPE_IBMNPU = 0x01,
+    NVML_NVLINK_DEVICE_TYPE_SWITCH = 0x02,
+    NVML_NVLINK_DEVICE_TYPE_UNKNOWN = 0xFF
+} nvmlIntNvLinkDeviceType_t;
+
 typedef struct {
     unsigned int version;
     char branch[80];

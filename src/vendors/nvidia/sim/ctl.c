@@ -175,8 +175,20 @@ static const struct gs_ctl_command commands[] = {
      gs_ctl_fault},
     {"slow", "FUNCTION MILLISECONDS", "every call waits first", gs_ctl_slow},
     {"lose", "CARD", "the card falls off the bus", gs_ctl_lose},
-    {"xid", "CARD NUMBER", "the card reports an XID error", gs_ctl_xid},
-    {"reset", "", "forget all faults and bring lost cards back", gs_ctl_reset},
+    {"return", "CARD", "a lost card is there again", gs_ctl_return},
+    {"xid", "CARD NUMBER [MIG]", "the card, or a MIG device of it, reports an XID error",
+     gs_ctl_xid},
+    {"recovery", "CARD none | reset | reboot | drain-p2p | drain-reset",
+     "what NVML says has to be done with the card", gs_ctl_recovery},
+    {"driver", "stop | start",
+     "unload the driver; load it anew: sessions of NVML from before are void", gs_ctl_driver},
+    {"near", "CARD CARD board | single | multiple | hostbridge | node | system",
+     "how far apart two cards sit; node as they are made", gs_ctl_near},
+    {"link", "CARD CARD|switch N [--one-way]", "N NVLinks between two cards, or to the switch",
+     gs_ctl_link},
+    {"mig", "CARD off | on | PROFILE...",
+     "MIG mode, and devices such as 1g.5gb in it; NVML alone tells of them", gs_ctl_mig},
+    {"reset", "", "forget all faults and bring lost cards and the driver back", gs_ctl_reset},
 };
 
 static void usage(FILE *out)

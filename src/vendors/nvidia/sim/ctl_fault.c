@@ -8,7 +8,7 @@
 #include "vendors/nvidia/sim/errors.h"
 #include "vendors/nvidia/sim/state.h"
 
-static int read_number(const char *text, uint64_t max, uint64_t *ret)
+int gs_ctl_read_number(const char *text, uint64_t max, uint64_t *ret)
 {
     char *end;
     if (*text < '0' || *text > '9')
@@ -28,12 +28,12 @@ static int read_code(const char *text, uint64_t *ret)
             return 0;
         }
     }
-    return read_number(text, 999, ret);
+    return gs_ctl_read_number(text, 999, ret);
 }
 
 static int read_card(const char *text, uint64_t *ret)
 {
-    return read_number(text, gs_sim_state->n_cards - 1, ret);
+    return gs_ctl_read_number(text, gs_sim_state->n_cards - 1, ret);
 }
 
 /* A program that may not time what it runs. */
@@ -56,7 +56,8 @@ static int named_fault(const char *name)
         return gs_fault_nvml_absent(f);
     if (!strcmp(name, "events-unavailable"))
         return events_unavailable(f);
-    if (!strncmp(name, lies, sizeof(lies) - 1) && !read_number(name + sizeof(lies) - 1, 100, &pct))
+    if (!strncmp(name, lies, sizeof(lies) - 1) &&
+        !gs_ctl_read_number(name + sizeof(lies) - 1, 100, &pct))
         return gs_fault_nvml_lies(f, (uint32_t)pct);
     return -EINVAL;
 }
@@ -71,7 +72,7 @@ int gs_ctl_fault(int argc, char **argv)
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 == argc)
             return -EINVAL;
-        if (!strcmp(argv[i], "--nth")     ? read_number(argv[i + 1], INT64_MAX, &nth)
+        if (!strcmp(argv[i], "--nth")     ? gs_ctl_read_number(argv[i + 1], INT64_MAX, &nth)
             : !strcmp(argv[i], "--error") ? read_code(argv[i + 1], &code)
                                           : -EINVAL)
             return -EINVAL;
@@ -82,7 +83,7 @@ int gs_ctl_fault(int argc, char **argv)
 int gs_ctl_slow(int argc, char **argv)
 {
     uint64_t ms;
-    if (argc != 2 || read_number(argv[1], 3600000, &ms))
+    if (argc != 2 || gs_ctl_read_number(argv[1], 3600000, &ms))
         return -EINVAL;
     return gs_fault_set(&gs_sim_state->fault, argv[0], 0, 0, ms * 1000000);
 }
@@ -95,12 +96,27 @@ int gs_ctl_lose(int argc, char **argv)
     return gs_fault_lose(&gs_sim_state->fault, (uint32_t)card);
 }
 
+int gs_ctl_return(int argc, char **argv)
+{
+    uint64_t card;
+    if (argc != 1 || read_card(argv[0], &card))
+        return -EINVAL;
+    return gs_fault_return(&gs_sim_state->fault, (uint32_t)card);
+}
+
 int gs_ctl_xid(int argc, char **argv)
 {
-    uint64_t card, xid;
-    if (argc != 2 || read_card(argv[0], &card) || read_number(argv[1], UINT32_MAX, &xid))
+    uint64_t card, xid, part = 0;
+    if (argc < 2 || argc > 3 || read_card(argv[0], &card) ||
+        gs_ctl_read_number(argv[1], UINT32_MAX, &xid))
         return -EINVAL;
-    return gs_fault_raise_xid(&gs_sim_state->fault, (uint32_t)card, xid);
+    if (argc == 3) {
+        if (gs_ctl_read_number(argv[2], GS_LAYOUT_PARTS - 1, &part) ||
+            part >= gs_sim_state->seat[card].n_parts)
+            return -EINVAL;
+        part++;
+    }
+    return gs_fault_raise_xid(&gs_sim_state->fault, (uint32_t)card, xid, (uint32_t)part);
 }
 
 int gs_ctl_reset(int argc, char **argv)

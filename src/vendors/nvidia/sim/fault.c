@@ -46,6 +46,8 @@ int gs_fault_hit(const char *name)
         if (r->code && (!r->nth || call == r->nth))
             return r->code;
     }
+    if (__atomic_load_n(&f->driver_stopped, __ATOMIC_RELAXED))
+        return strncmp(name, "nvml", 4) ? CUDA_ERROR_NO_DEVICE : NVML_ERROR_DRIVER_NOT_LOADED;
     if (__atomic_load_n(&f->nvml_absent, __ATOMIC_RELAXED) && !strncmp(name, "nvml", 4))
         return NVML_ERROR_DRIVER_NOT_LOADED;
     int card = gs_fault_current_card();
@@ -90,6 +92,29 @@ int gs_fault_lose(struct gs_fault *f, uint32_t card)
     return 0;
 }
 
+int gs_fault_return(struct gs_fault *f, uint32_t card)
+{
+    if (card > 63)
+        return -EINVAL;
+    uint64_t bit = 1ull << card;
+    if (__atomic_fetch_and(&f->lost_mask, ~bit, __ATOMIC_RELEASE) & bit)
+        __atomic_sub_fetch(&f->armed, 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void gs_fault_driver_stop(struct gs_fault *f)
+{
+    if (!__atomic_exchange_n(&f->driver_stopped, 1, __ATOMIC_RELEASE))
+        __atomic_add_fetch(&f->armed, 1, __ATOMIC_RELEASE);
+}
+
+void gs_fault_driver_start(struct gs_fault *f)
+{
+    __atomic_add_fetch(&f->driver_starts, 1, __ATOMIC_RELEASE);
+    if (__atomic_exchange_n(&f->driver_stopped, 0, __ATOMIC_RELEASE))
+        __atomic_sub_fetch(&f->armed, 1, __ATOMIC_RELEASE);
+}
+
 int gs_fault_nvml_absent(struct gs_fault *f)
 {
     if (!__atomic_exchange_n(&f->nvml_absent, 1, __ATOMIC_RELEASE))
@@ -105,7 +130,7 @@ int gs_fault_nvml_lies(struct gs_fault *f, uint32_t pct)
     return 0;
 }
 
-int gs_fault_raise_xid(struct gs_fault *f, uint32_t card, uint64_t xid)
+int gs_fault_raise_xid(struct gs_fault *f, uint32_t card, uint64_t xid, uint32_t part)
 {
     if (card > 63)
         return -EINVAL;
@@ -113,6 +138,7 @@ int gs_fault_raise_xid(struct gs_fault *f, uint32_t card, uint64_t xid)
     struct gs_fault_xid *x = &f->xid[seq % GS_FAULT_XIDS];
     x->card = card;
     x->xid = xid;
+    x->part = part;
     /* Pairs with the acquire of NVML's event wait. */
     __atomic_store_n(&x->seq, seq, __ATOMIC_RELEASE);
     return 0;
@@ -124,6 +150,8 @@ void gs_fault_reset(struct gs_fault *f)
     __atomic_store_n(&f->lost_mask, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&f->nvml_absent, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&f->nvml_lies, 0, __ATOMIC_RELEASE);
+    if (__atomic_exchange_n(&f->driver_stopped, 0, __ATOMIC_RELEASE))
+        __atomic_add_fetch(&f->driver_starts, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < GS_FAULT_RULES; i++)
         __atomic_store_n(&f->rule[i].used, 0, __ATOMIC_RELEASE);
 }

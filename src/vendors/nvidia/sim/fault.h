@@ -29,7 +29,7 @@ struct gs_fault_xid {
     uint64_t seq;
     uint64_t xid;
     uint32_t card;
-    uint32_t reserved;
+    uint32_t part; /**< 1 + number of the MIG device it struck; 0: the card */
 };
 
 /** Part of the card file; zeroed memory means no faults. */
@@ -37,8 +37,12 @@ struct gs_fault {
     uint64_t armed;     /**< number of reasons to look closer: rules and lost cards */
     uint64_t lost_mask; /**< bit i = card i has fallen off the bus */
     uint64_t n_xids;
-    uint32_t nvml_absent; /**< 1 = NVML cannot be initialised; atomic */
-    uint32_t nvml_lies;   /**< 1 + percent: what NVML says of every use; atomic */
+    uint32_t nvml_absent;    /**< 1 = NVML cannot be initialised; atomic */
+    uint32_t driver_stopped; /**< 1 = the driver is not loaded; atomic */
+    uint32_t
+        driver_starts;  /**< times it was loaded again: a session of NVML outlives none; atomic */
+    uint32_t nvml_lies; /**< 1 + percent: what NVML says of every use; atomic */
+    uint32_t reserved;
     struct gs_fault_xid xid[GS_FAULT_XIDS];
     struct gs_fault_rule rule[GS_FAULT_RULES];
 };
@@ -91,6 +95,14 @@ GS_WUR int gs_fault_set(struct gs_fault *f, const char *name, uint64_t nth, int3
 GS_WUR int gs_fault_lose(struct gs_fault *f, uint32_t card);
 GS_WUR int gs_fault_nvml_absent(struct gs_fault *f);
 GS_WUR int gs_fault_nvml_lies(struct gs_fault *f, uint32_t pct);
-GS_WUR int gs_fault_raise_xid(struct gs_fault *f, uint32_t card, uint64_t xid);
-/** Forget all rules and bring all cards back; XIDs already raised stay in the ring. */
+/** Bring a lost card back. */
+GS_WUR int gs_fault_return(struct gs_fault *f, uint32_t card);
+/** Unload the driver: every call fails, NVML's with NVML_ERROR_DRIVER_NOT_LOADED. */
+void gs_fault_driver_stop(struct gs_fault *f);
+/** Load it (again): sessions of NVML from before answer NVML_ERROR_UNKNOWN until they are closed.
+ *  What programs have on cards stays: a real driver is not unloaded under them. */
+void gs_fault_driver_start(struct gs_fault *f);
+/** @part  1 + number of the MIG device; 0: the card. */
+GS_WUR int gs_fault_raise_xid(struct gs_fault *f, uint32_t card, uint64_t xid, uint32_t part);
+/** Forget all rules, bring all cards and the driver back; XIDs already raised stay in the ring. */
 void gs_fault_reset(struct gs_fault *f);

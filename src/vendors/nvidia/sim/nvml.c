@@ -11,31 +11,58 @@
 #include "vendors/nvidia/sim/device.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned int inits; /* guard: lock; read without */
-static char handles[GS_SIM_CARDS_MAX];
+static unsigned int inits;   /* guard: lock; read without */
+static unsigned int session; /* driver_starts when the session began; guard: lock; read without */
+/* Handles are addresses: of a card, then of its MIG devices. */
+static char handles[GS_SIM_CARDS_MAX][1 + GS_LAYOUT_PARTS];
 
 int gs_fault_current_card(void)
 {
     return -1;
 }
 
-int gs_nvml_is_ready(void)
+nvmlReturn_t gs_nvml_ready(void)
 {
-    return __atomic_load_n(&inits, __ATOMIC_ACQUIRE) != 0;
+    if (!__atomic_load_n(&inits, __ATOMIC_ACQUIRE))
+        return NVML_ERROR_UNINITIALIZED;
+    if (__atomic_load_n(&gs_fault_state->driver_stopped, __ATOMIC_RELAXED))
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    return __atomic_load_n(&session, __ATOMIC_RELAXED) ==
+                   __atomic_load_n(&gs_fault_state->driver_starts, __ATOMIC_RELAXED)
+               ? NVML_SUCCESS
+               : NVML_ERROR_UNKNOWN;
 }
 
 nvmlDevice_t gs_nvml_handle(uint32_t card)
 {
-    return (nvmlDevice_t)(void *)&handles[card];
+    return (nvmlDevice_t)(void *)&handles[card][0];
+}
+
+nvmlDevice_t gs_nvml_part_handle(uint32_t card, uint32_t part)
+{
+    return (nvmlDevice_t)(void *)&handles[card][1 + part];
+}
+
+nvmlReturn_t gs_nvml_find(nvmlDevice_t device, uint32_t *ret_card, uint32_t *ret_part)
+{
+    uintptr_t at = (uintptr_t)device - (uintptr_t)handles;
+    uint32_t card = (uint32_t)(at / sizeof(handles[0]));
+    uint32_t part = (uint32_t)(at % sizeof(handles[0]));
+    if (at >= sizeof(handles) || card >= gs_sim_state->n_cards)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    const struct gs_layout_card *layout = &gs_sim_state->seat[card];
+    if (part > (layout->mig == GS_LAYOUT_MIG_ON ? layout->n_parts : 0))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *ret_card = card;
+    *ret_part = part ? part - 1 : GS_NVML_WHOLE;
+    return gs_fault_is_lost(card) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 nvmlReturn_t gs_nvml_card(nvmlDevice_t device, uint32_t *ret_card)
 {
-    uintptr_t at = (uintptr_t)device, first = (uintptr_t)handles;
-    if (at < first || at - first >= gs_sim_state->n_cards)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *ret_card = (uint32_t)(at - first);
-    return gs_fault_is_lost(*ret_card) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+    uint32_t part;
+    nvmlReturn_t r = gs_nvml_find(device, ret_card, &part);
+    return r || part == GS_NVML_WHOLE ? r : NVML_ERROR_NOT_SUPPORTED;
 }
 
 nvmlReturn_t gs_nvml_text(char *to, unsigned int length, const char *from)
@@ -56,9 +83,15 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
     if (rc)
         return rc == -EINVAL || rc == -EPROTO ? NVML_ERROR_LIB_RM_VERSION_MISMATCH
                                               : NVML_ERROR_DRIVER_NOT_LOADED;
-    if (__atomic_load_n(&gs_fault_state->nvml_absent, __ATOMIC_RELAXED))
+    /* who loads the library only now has passed the entry without the cards' faults */
+    if (__atomic_load_n(&gs_fault_state->nvml_absent, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&gs_fault_state->driver_stopped, __ATOMIC_RELAXED))
         return NVML_ERROR_DRIVER_NOT_LOADED;
     pthread_mutex_lock(&lock);
+    if (!inits)
+        __atomic_store_n(&session,
+                         __atomic_load_n(&gs_fault_state->driver_starts, __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELAXED);
     __atomic_store_n(&inits, inits + 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
     return NVML_SUCCESS;
@@ -78,12 +111,14 @@ nvmlReturn_t nvmlInit(void)
 
 nvmlReturn_t nvmlShutdown(void)
 {
-    GS_NVML_ENTER();
+    /* A session that outlived the driver is closed like any other. */
     pthread_mutex_lock(&lock);
+    int had = inits != 0;
     if (inits)
         __atomic_store_n(&inits, inits - 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
-    return NVML_SUCCESS;
+    GS_SIM_ENTRY;
+    return had ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
 }
 
 const char *nvmlErrorString(nvmlReturn_t result)
@@ -226,11 +261,18 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < gs_sim_state->n_cards; i++) {
         char text[48];
-        gs_device_uuid_text(gs_sim_state->card[i].uuid, text, sizeof(text));
-        if (!strcasecmp(uuid, text)) {
-            *device = gs_nvml_handle(i);
-            return gs_fault_is_lost(i) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+        const struct gs_layout_card *layout = &gs_sim_state->seat[i];
+        uint32_t n = layout->mig == GS_LAYOUT_MIG_ON ? layout->n_parts : 0;
+        gs_nvml_uuid(i, GS_NVML_WHOLE, text, sizeof(text));
+        int found = !strcasecmp(uuid, text);
+        *device = gs_nvml_handle(i);
+        for (uint32_t k = 0; k < n && !found; k++) {
+            gs_nvml_uuid(i, k, text, sizeof(text));
+            found = !strcasecmp(uuid, text);
+            *device = gs_nvml_part_handle(i, k);
         }
+        if (found)
+            return gs_fault_is_lost(i) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
     }
     return NVML_ERROR_NOT_FOUND;
 }

@@ -38,13 +38,6 @@ static unsigned int clock_mhz(uint32_t card, unsigned int type)
 #include "vendors/nvidia/sim/nvml_values.def"
 #undef GS_NVML_VALUE
 
-nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
-{
-    GS_NVML_ENTER_CARD(card, device);
-    (void)card;
-    return gs_nvml_text(name, length, gs_sim_state->card[card].name);
-}
-
 nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned int length)
 {
     GS_NVML_ENTER_CARD(card, device);
@@ -66,14 +59,6 @@ nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *partNumber,
     GS_NVML_ENTER_CARD(card, device);
     (void)card;
     return gs_nvml_text(partNumber, length, "900-21001-0020-100");
-}
-
-nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
-{
-    GS_NVML_ENTER_CARD(card, device);
-    char text[48];
-    gs_device_uuid_text(gs_sim_state->card[card].uuid, text, sizeof(text));
-    return gs_nvml_text(uuid, length, text);
 }
 
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
@@ -148,34 +133,6 @@ nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, uns
     return NVML_ERROR_NOT_SUPPORTED;
 }
 
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode,
-                                  unsigned int *pendingMode)
-{
-    GS_NVML_ENTER_CARD(card, device);
-    (void)card;
-    (void)currentMode;
-    (void)pendingMode;
-    return NVML_ERROR_NOT_SUPPORTED;
-}
-
-nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
-                                                 nvmlDevice_t *migDevice)
-{
-    GS_NVML_ENTER_CARD(card, device);
-    (void)card;
-    (void)index;
-    (void)migDevice;
-    return NVML_ERROR_NOT_SUPPORTED;
-}
-
-nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
-{
-    GS_NVML_ENTER_CARD(card, device);
-    (void)card;
-    (void)attributes;
-    return NVML_ERROR_NOT_SUPPORTED;
-}
-
 nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t device, nvmlDriverModel_t *current,
                                       nvmlDriverModel_t *pending)
 {
@@ -193,16 +150,6 @@ nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, nvmlDriverModel_t 
     (void)card;
     (void)current;
     (void)pending;
-    return NVML_ERROR_NOT_SUPPORTED;
-}
-
-nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
-                                      nvmlEnableState_t *isActive)
-{
-    GS_NVML_ENTER_CARD(card, device);
-    (void)card;
-    (void)link;
-    (void)isActive;
     return NVML_ERROR_NOT_SUPPORTED;
 }
 
@@ -394,41 +341,6 @@ nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeS
     return r;
 }
 
-nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2,
-                                                 nvmlGpuTopologyLevel_t *pathInfo)
-{
-    GS_NVML_ENTER_CARD(a, device1);
-    GS_NVML_ENTER_CARD(b, device2);
-    if (!pathInfo)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *pathInfo = a == b ? NVML_TOPOLOGY_INTERNAL : NVML_TOPOLOGY_NODE;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
-                                    nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
-{
-    GS_NVML_ENTER_CARD(a, device1);
-    GS_NVML_ENTER_CARD(b, device2);
-    (void)a;
-    (void)b;
-    if (!p2pStatus)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *p2pStatus =
-        p2pIndex == NVML_P2P_CAPS_INDEX_NVLINK ? NVML_P2P_STATUS_NOT_SUPPORTED : NVML_P2P_STATUS_OK;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2, int *onSameBoard)
-{
-    GS_NVML_ENTER_CARD(a, device1);
-    GS_NVML_ENTER_CARD(b, device2);
-    if (!onSameBoard)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *onSameBoard = a == b;
-    return NVML_SUCCESS;
-}
-
 /* Fields of nvml.h (NVML_FI_DEV_*) that have an answer here. */
 static nvmlReturn_t field(uint32_t card, nvmlFieldValue_t *v)
 {
@@ -444,6 +356,9 @@ static nvmlReturn_t field(uint32_t card, nvmlFieldValue_t *v)
     case 83: /* TOTAL_ENERGY_CONSUMPTION */
         v->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
         return nvmlDeviceGetTotalEnergyConsumption(gs_nvml_handle(card), &v->value.ullVal);
+    case 230: /* GET_GPU_RECOVERY_ACTION */
+        v->value.uiVal = __atomic_load_n(&gs_sim_state->seat[card].recovery, __ATOMIC_RELAXED);
+        return NVML_SUCCESS;
     case 185: /* POWER_AVERAGE */
     case 186: /* POWER_INSTANT */
         v->value.uiVal = power_mw(card);

@@ -36,7 +36,7 @@ nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
 
 nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 {
-    GS_NVML_ENTER();
+    GS_SIM_ENTRY;
     SET_OF(s, set);
     s->magic = 0;
     free(s);
@@ -72,8 +72,9 @@ static int next_event(struct event_set *s, nvmlEventData_t *ret)
             *ret = (nvmlEventData_t){.device = gs_nvml_handle(x->card),
                                      .eventType = EVENT_XID,
                                      .eventData = x->xid,
-                                     .gpuInstanceId = UINT32_MAX,
-                                     .computeInstanceId = UINT32_MAX};
+                                     .gpuInstanceId =
+                                         x->part ? gs_nvml_instance(x->part - 1) : UINT32_MAX,
+                                     .computeInstanceId = x->part ? 0 : UINT32_MAX};
             return 1;
         }
     }
@@ -88,6 +89,9 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
         return NVML_ERROR_INVALID_ARGUMENT;
     uint64_t until = gs_clock_now() + (uint64_t)timeoutms * 1000000;
     while (!next_event(s, data)) {
+        nvmlReturn_t gone = gs_nvml_ready(); /* the driver may go meanwhile */
+        if (gone)
+            return gone;
         uint64_t now = gs_clock_now();
         if (now >= until)
             return NVML_ERROR_TIMEOUT;

@@ -46,11 +46,16 @@ static uint64_t used_bytes(uint32_t card)
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
-    GS_NVML_ENTER_CARD(card, device);
+    GS_NVML_ENTER_PART(card, part, device);
     if (!memory)
         return NVML_ERROR_INVALID_ARGUMENT;
-    memory->total = gs_sim_state->card[card].memory_bytes;
-    memory->used = used_bytes(card);
+    if (part == GS_NVML_WHOLE) {
+        memory->total = gs_sim_state->card[card].memory_bytes;
+        memory->used = used_bytes(card);
+    } else {
+        memory->total = (uint64_t)gs_sim_state->seat[card].part[part].memory_mb << 20;
+        memory->used = 0;
+    }
     memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
 }

@@ -14,6 +14,7 @@
 #include "core/cleanup.h"
 #include "vendors/nvidia/sim/clock.h"
 #include "vendors/nvidia/sim/fault.h"
+#include "vendors/nvidia/sim/layout.h"
 
 #define GS_SIM_MAGIC       UINT64_C(0x47535349434152) /* "GSSICAR" */
 #define GS_SIM_CARDS_MAX   64
@@ -130,8 +131,9 @@ struct gs_sim_state {
     uint32_t hold_top;    /* entries from here on were never used */
     uint32_t proc_top;    /* slots from here on were never used */
     uint32_t n_groups;
-    uint32_t n_exported;   /* objects with an exported descriptor */
-    struct gs_fault fault; /* own atomics */
+    uint32_t n_exported;                         /* objects with an exported descriptor */
+    struct gs_fault fault;                       /* own atomics */
+    struct gs_layout_card seat[GS_LAYOUT_CARDS]; /* how each sits and is split */
     struct gs_sim_card_state card[GS_SIM_CARDS_MAX];
     struct gs_sim_group group[GS_SIM_GROUPS_MAX];
     struct gs_sim_proc proc[GS_SIM_PROCS_MAX];
