@@ -19,7 +19,7 @@ MAY = {
     "monitor": ["core", "base", "contract", "model", "net", "kube"],
     "vendors/*/abi": [],
     "vendors/*/policy": ["core", "base", "contract", "model"],
-    "vendors/*/node": ["core", "base", "contract", "model", "node", "vendors/*/abi"],
+    "vendors/*/node": ["core", "base", "contract", "model", "node", "vendors/*/abi", "vendors/*/policy"],
     "vendors/*/hook": ["core", "contract", "hook", "vendors/*/abi"],
     "vendors/*/sim": ["core", "vendors/*/abi"],
     "vendors": ["core", "base", "contract", "model", "node", "vendors/*/node", "vendors/*/policy"],

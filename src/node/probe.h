@@ -6,7 +6,10 @@
 
 #include "base/err.h"
 #include "core/cleanup.h"
+#include "node/devnode.h"
 
+struct gs_health_vendor;
+struct gs_inventory_vendor;
 struct gs_probe_watch;
 
 #define GS_PROBE_CARDS   64
@@ -65,6 +68,9 @@ struct gs_probe_vendor {
     int (*watch_read)(struct gs_probe_watch *watch, struct gs_probe_use *ret_use, size_t max);
     /** Accepts NULL; returns NULL. */
     struct gs_probe_watch *(*watch_free)(struct gs_probe_watch *watch);
+    const struct gs_inventory_vendor *inventory; /**< what cards there are */
+    const struct gs_health_vendor *health;       /**< how they are */
+    gs_devnode_list nodes;                       /**< their files below /dev */
 };
 
 /** Ask each vendor in order. Returns 0; -ENODEV none has a card (err names the first vendor's

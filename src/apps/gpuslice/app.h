@@ -27,6 +27,7 @@ int gs_resize_main(const struct gs_opt_args *args);
 int gs_suspend_main(const struct gs_opt_args *args);
 int gs_resume_main(const struct gs_opt_args *args);
 int gs_explain_main(const struct gs_opt_args *args);
+int gs_doctor_main(const struct gs_opt_args *args);
 
 /** One line on standard error, "gpuslice: ..."; control characters in it become '?'. */
 void gs_app_say(const char *fmt, ...) GS_PRINTF(1, 2);

@@ -12,7 +12,7 @@ static int (*const command_main[GS_COMMAND_COUNT])(const struct gs_opt_args *) =
     [GS_COMMAND_LS] = gs_ls_main,           [GS_COMMAND_RESIZE] = gs_resize_main,
     [GS_COMMAND_SUSPEND] = gs_suspend_main, [GS_COMMAND_RESUME] = gs_resume_main,
     [GS_COMMAND_RM] = gs_rm_main,           [GS_COMMAND_LOG] = gs_log_main,
-    [GS_COMMAND_EXPLAIN] = gs_explain_main,
+    [GS_COMMAND_EXPLAIN] = gs_explain_main, [GS_COMMAND_DOCTOR] = gs_doctor_main,
 };
 
 static int print_help(int command)

@@ -10,6 +10,7 @@
 #include "apps/gpuslice/app.h"
 #include "apps/gpuslice/board.h"
 #include "apps/gpuslice/book.h"
+#include "apps/gpuslice/hook_path.h"
 #include "apps/gpuslice/options.h"
 #include "apps/gpuslice/overhead.h"
 #include "apps/gpuslice/plan.h"
@@ -23,8 +24,6 @@
 #include "base/proc.h"
 #include "contract/env.h"
 #include "vendors/registry_node.h"
-
-#define ENV_HOOK "GPUSLICE_HOOK"
 
 /** Everything `run` holds while it lives. */
 struct run {
@@ -89,40 +88,6 @@ static int check_join_options(const struct run *run, struct gs_err *err)
                 "resize' changes them)",
                 gs_options_spec.options[excluded[i]].name);
     return 0;
-}
-
-/* Where the build or the installation put it, relative to this program. */
-static int find_hook(struct run *run, struct gs_err *err)
-{
-    const char *given = getenv(ENV_HOOK);
-    char dir[PATH_MAX], path[2 * PATH_MAX];
-    ssize_t n;
-
-    if (given && *given) {
-        if (!realpath(given, run->hook))
-            return gs_err_set(err, -errno, ENV_HOOK "='%s': %s", given, strerror(errno));
-        return 0;
-    }
-    n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
-    if (n <= 0)
-        return gs_err_set(
-            err, -ENOENT,
-            "cannot tell where gpuslice is installed (is /proc mounted?); set " ENV_HOOK
-            " to the path of %s",
-            run->vendor->hook);
-    dir[n] = '\0';
-    *strrchr(dir, '/') = '\0'; /* an absolute path */
-    (void)snprintf(path, sizeof(path), "%s/../lib/gpuslice/%s", dir, run->vendor->hook);
-    if (realpath(path, run->hook))
-        return 0;
-    (void)snprintf(path, sizeof(path), "%s/../../vendors/%s/hook/%s", dir, run->vendor->room,
-                   run->vendor->hook);
-    if (realpath(path, run->hook))
-        return 0;
-    return gs_err_set(err, -ENOENT,
-                      "the hook library is not at %s/../lib/gpuslice/%s; set " ENV_HOOK
-                      " to its path",
-                      dir, run->vendor->hook);
 }
 
 /* The loader splits the list at blanks and colons, and has no way to write them. */
@@ -389,7 +354,7 @@ static int prepare(struct run *run, struct gs_err *err)
     if (run->probe.lost[0])
         gs_app_say("%s", run->probe.lost);
     run->vendor = run->probe.card[0].vendor;
-    rc = find_hook(run, err);
+    rc = gs_hook_find(run->vendor, run->hook, err);
     if (rc == 0)
         rc = check_hook_path(run, err);
     if (rc == 0 && tell_preflight(run) > 0 && option(run, GS_OPTION_STRICT))

@@ -29,10 +29,14 @@ BAD = {
     ("explain", "device-config-file"): ["/nowhere"],
     ("explain", "node-scheduler-policy"): ["", "numa", "Binpack", "binpack,spread"],
     ("explain", "gpu-scheduler-policy"): ["", "lol", "spread,", "spread,lol"],
+    ("doctor", "watch"): ["", "x", "-1", "86401", "nan", "1s"],
+    ("doctor", "device-config-file"): ["", "/nowhere", "/"],
+    ("doctor", "node-config-file"): ["", "/nowhere"],
+    ("doctor", "root"): ["", "/nowhere"],
 }
-ANY_WORD = {("explain", "context")}  # the kubeconfig's own
-OPERANDS = {"run": ["echo", "started"], "resize": ["s"], "top": [], "log": ["s"], "explain": ["pod", "p"]}
-STATUS = {"run": 125, "resize": 2, "top": 2, "log": 2, "explain": 2}
+ANY_WORD = {("explain", "context"), ("doctor", "node-name")}  # the kubeconfig's own, the cluster's
+OPERANDS = {"run": ["echo", "started"], "resize": ["s"], "top": [], "log": ["s"], "explain": ["pod", "p"], "doctor": []}
+STATUS = {"run": 125, "resize": 2, "top": 2, "log": 2, "explain": 2, "doctor": 2}
 NOT_THERE = {("explain", "kubeconfig"), ("explain", "from-dump"), ("explain", "device-config-file")}
 
 

@@ -28,7 +28,38 @@ struct gs_err;
     F(nvmlDeviceGetGraphicsRunningProcesses_v2,                                                    \
       (nvmlDevice_t, unsigned int *, nvmlProcessInfo_t *))                                         \
     F(nvmlDeviceGetProcessUtilization,                                                             \
-      (nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned int *, unsigned long long))
+      (nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned int *, unsigned long long))        \
+    GS_NVML_WANTED_INVENTORY(F)                                                                    \
+    GS_NVML_WANTED_HEALTH(F)
+
+/** Likewise: what cards are, where they sit and how they are split. */
+#define GS_NVML_WANTED_INVENTORY(F)                                                                \
+    F(nvmlSystemGetDriverVersion, (char *, unsigned int))                                          \
+    F(nvmlSystemGetCudaDriverVersion_v2, (int *))                                                  \
+    F(nvmlDeviceGetMinorNumber, (nvmlDevice_t, unsigned int *))                                    \
+    F(nvmlDeviceGetPciInfo_v3, (nvmlDevice_t, nvmlPciInfo_t *))                                    \
+    F(nvmlDeviceGetMigMode, (nvmlDevice_t, unsigned int *, unsigned int *))                        \
+    F(nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t, unsigned int *))                              \
+    F(nvmlDeviceGetMigDeviceHandleByIndex, (nvmlDevice_t, unsigned int, nvmlDevice_t *))           \
+    F(nvmlDeviceGetAttributes_v2, (nvmlDevice_t, nvmlDeviceAttributes_t *))                        \
+    F(nvmlDeviceGetGpuInstanceId, (nvmlDevice_t, unsigned int *))                                  \
+    F(nvmlDeviceGetComputeInstanceId, (nvmlDevice_t, unsigned int *))                              \
+    F(nvmlDeviceGetTopologyCommonAncestor, (nvmlDevice_t, nvmlDevice_t, nvmlGpuTopologyLevel_t *)) \
+    F(nvmlDeviceOnSameBoard, (nvmlDevice_t, nvmlDevice_t, int *))                                  \
+    F(nvmlDeviceGetNvLinkState, (nvmlDevice_t, unsigned int, nvmlEnableState_t *))                 \
+    F(nvmlDeviceGetNvLinkRemotePciInfo_v2, (nvmlDevice_t, unsigned int, nvmlPciInfo_t *))          \
+    F(nvmlDeviceGetNvLinkRemoteDeviceType,                                                         \
+      (nvmlDevice_t, unsigned int, nvmlIntNvLinkDeviceType_t *))
+
+/** Likewise: how cards are. */
+#define GS_NVML_WANTED_HEALTH(F)                                                                   \
+    F(nvmlDeviceGetHandleByUUID, (const char *, nvmlDevice_t *))                                   \
+    F(nvmlDeviceGetFieldValues, (nvmlDevice_t, int, nvmlFieldValue_t *))                           \
+    F(nvmlDeviceGetSupportedEventTypes, (nvmlDevice_t, unsigned long long *))                      \
+    F(nvmlDeviceRegisterEvents, (nvmlDevice_t, unsigned long long, nvmlEventSet_t))                \
+    F(nvmlEventSetCreate, (nvmlEventSet_t *))                                                      \
+    F(nvmlEventSetFree, (nvmlEventSet_t))                                                          \
+    F(nvmlEventSetWait_v2, (nvmlEventSet_t, nvmlEventData_t *, unsigned int))
 
 struct gs_nvml {
     void *handle;

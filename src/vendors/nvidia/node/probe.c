@@ -9,6 +9,9 @@
 #include "base/err.h"
 #include "node/probe.h"
 #include "vendors/nvidia/node/cuda.h"
+#include "vendors/nvidia/node/health.h"
+#include "vendors/nvidia/node/inventory.h"
+#include "vendors/nvidia/node/nodes.h"
 #include "vendors/nvidia/node/nvml.h"
 #include "vendors/nvidia/node/watch.h"
 
@@ -190,4 +193,7 @@ const struct gs_probe_vendor gs_nvidia_probe_vendor = {
     .watch_new = gs_watch_new,
     .watch_read = gs_watch_read,
     .watch_free = gs_watch_free,
+    .inventory = &gs_nvidia_inventory,
+    .health = &gs_nvidia_health,
+    .nodes = gs_nvidia_nodes,
 };
