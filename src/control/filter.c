@@ -14,6 +14,8 @@
 #include "model/place.h"
 
 #define NODES_AT_ONCE 64u
+/** What kube-scheduler is taken to choose is kept for so long, if no bind says otherwise. */
+#define GUESS_MS 2000
 
 /** One call on its way. */
 struct call {
@@ -146,7 +148,7 @@ static int choose(struct call *c, struct candidate *heap, size_t n, struct candi
     return rc;
 }
 
-static int reserve(struct call *c, const struct gs_placement *placement)
+static int reserve(struct call *c, const struct gs_placement *placement, int64_t lease_ms)
 {
     struct gs_pairs annotations = {0};
     int rc = gs_place_annotate(&c->ask, placement, c->now.unix_ns, c->arena, &annotations);
@@ -155,8 +157,7 @@ static int reserve(struct call *c, const struct gs_placement *placement)
         rc = gs_pod_check_room(&c->pod, gs_pod_grant_room(&annotations), c->err);
     if (rc < 0)
         return rc;
-    return gs_books_reserve(c->books, &c->ask, placement, &annotations,
-                            c->now.mono_ms + c->conf->lease_ms);
+    return gs_books_reserve(c->books, &c->ask, placement, &annotations, c->now.mono_ms + lease_ms);
 }
 
 static const struct gs_node *node_of(struct call *c, yyjson_val *name)
@@ -254,30 +255,53 @@ static int note_shortage(struct call *c)
     return rc;
 }
 
+/* Every node that fits: kube-scheduler chooses. A single one it takes without another call. */
+static int leave_choice(struct call *c, struct candidate *at, size_t n)
+{
+    struct candidate only;
+    struct gs_placement placement;
+    int rc = score_all(c, at, &n);
+
+    if (rc < 0)
+        return rc;
+    c->note->n_fit = n;
+    if (n == 0)
+        return -ENOSPC;
+    for (size_t i = 0; i < n; i++)
+        gs_extender_reply_name(&c->reply, at[i].node->name);
+    c->note->outcome = GS_FILTER_FOUND;
+    c->note->text =
+        gs_arena_printf(c->arena, "%zu nodes not fit, %zu nodes fit", c->note->n_nodes - n, n);
+    if (n > 1)
+        return 0;
+    rc = place_on(c, &at[0], &only, &placement);
+    return rc < 0 ? rc : reserve(c, &placement, GUESS_MS);
+}
+
+static int choose_node(struct call *c, struct candidate *heap, size_t n)
+{
+    struct candidate best;
+    struct gs_placement placement;
+    int rc = choose(c, heap, n, &best, &placement);
+
+    if (rc < 0)
+        return rc;
+    note_choice(c, &best);
+    rc = reserve(c, &placement, c->conf->lease_ms);
+    if (rc == 0)
+        gs_extender_reply_name(&c->reply, c->note->node);
+    return rc;
+}
+
 static int filter_names(struct call *c)
 {
-    struct candidate *heap, best;
-    struct gs_placement placement;
+    struct candidate *heap;
     size_t n;
     int rc = candidates_by_name(c, &heap, &n);
 
     c->note->n_nodes = yyjson_arr_size(c->args.names);
-    if (rc == 0 && c->conf->leaves_node_choice) {
-        rc = score_all(c, heap, &n);
-        c->note->n_fit = n;
-        for (size_t i = 0; rc == 0 && i < n; i++)
-            gs_extender_reply_name(&c->reply, heap[i].node->name);
-        c->note->outcome = GS_FILTER_FOUND;
-        rc = rc == 0 && n == 0 ? -ENOSPC : rc;
-    } else if (rc == 0) {
-        rc = choose(c, heap, n, &best, &placement);
-        if (rc == 0) {
-            note_choice(c, &best);
-            rc = reserve(c, &placement);
-        }
-        if (rc == 0)
-            gs_extender_reply_name(&c->reply, c->note->node);
-    }
+    if (rc == 0)
+        rc = c->conf->leaves_node_choice ? leave_choice(c, heap, n) : choose_node(c, heap, n);
     if (rc != -ENOSPC)
         return rc;
     rc = refuse_names(c);
@@ -546,7 +570,7 @@ int gs_filter_reserve(const struct gs_filter_env *env, const struct gs_pod *pod,
         gs_buf_fini(&text);
     }
     if (rc == 0)
-        rc = reserve(&c, &placement);
+        rc = reserve(&c, &placement, c.conf->lease_ms);
     gs_books_lift(env->books, (struct gs_str){0}, INT32_MIN);
     return rc;
 }
@@ -563,7 +587,34 @@ static int64_t priority_of(const struct call *c, double score, double low, doubl
     return (int64_t)((c->ask.is_node_spread ? 1 - part : part) * PRIORITY_MAX + 0.5);
 }
 
-static int write_priorities(struct call *c, char **ret_reply, size_t *ret_n)
+/* May what was decided for the pod be decided anew? */
+static bool is_open(const struct call *c)
+{
+    struct gs_books_reservation promised;
+    struct gs_books_holder holder;
+
+    return c->pod.uid.n > 0 && !gs_books_is_pinned(c->books, c->pod.uid) &&
+           !(gs_books_holder(c->books, c->pod.uid, &holder) && !holder.is_reservation) &&
+           !(gs_books_reserved(c->books, c->pod.uid, &promised) && promised.is_sent);
+}
+
+/* The pod that comes next is asked about before this one's bind: what is on its way counts as used
+ * where it most likely goes, or all would be sent to the node that scores best. -ENOSPC: nowhere.
+ */
+static int guess(struct call *c, struct candidate *ret, struct gs_placement *ret_placement)
+{
+    struct candidate *heap;
+    size_t n;
+    int rc;
+
+    (void)gs_books_release(c->books, c->pod.uid);
+    rc = candidates_by_name(c, &heap, &n);
+    return rc < 0 ? rc : choose(c, heap, n, ret, ret_placement);
+}
+
+/* `best`: comes before those that score the same; NULL: nobody does. */
+static int write_priorities(struct call *c, const struct gs_node *best, char **ret_reply,
+                            size_t *ret_n)
 {
     yyjson_mut_doc *doc = c->reply.doc;
     yyjson_mut_val *list = yyjson_mut_arr(doc);
@@ -586,15 +637,38 @@ static int write_priorities(struct call *c, char **ret_reply, size_t *ret_n)
     {
         const struct gs_node *node = node_of(c, name);
         yyjson_mut_val *entry = yyjson_mut_obj(doc);
+        int64_t score = node != NULL ? priority_of(c, node->score, low, high) : 0;
 
+        if (best != NULL)
+            score = node == best ? PRIORITY_MAX : score < PRIORITY_MAX ? score : PRIORITY_MAX - 1;
         (void)yyjson_mut_obj_add_val(doc, entry, "Host", yyjson_val_mut_copy(doc, name));
-        (void)yyjson_mut_obj_add_int(doc, entry, "Score",
-                                     node != NULL ? priority_of(c, node->score, low, high) : 0);
+        (void)yyjson_mut_obj_add_int(doc, entry, "Score", score);
         (void)yyjson_mut_arr_append(list, entry);
     }
     yyjson_mut_doc_set_root(doc, list);
     *ret_reply = list != NULL ? yyjson_mut_write(doc, 0, ret_n) : NULL;
     return *ret_reply != NULL ? 0 : -ENOMEM;
+}
+
+static int prioritize(struct call *c, char **ret_reply, size_t *ret_n)
+{
+    struct candidate best = {0};
+    struct gs_placement placement;
+    bool is_guessed = false;
+    int rc = 0;
+
+    gs_books_lift(c->books, c->pod.uid, c->args.pod.priority); /* as in the filter */
+    if (c->conf->leaves_node_choice && c->ask.n_lines > 0 && is_open(c)) {
+        rc = guess(c, &best, &placement);
+        is_guessed = rc == 0;
+        rc = rc == -ENOSPC ? 0 : rc;
+    }
+    if (rc == 0)
+        rc = write_priorities(c, best.node, ret_reply, ret_n);
+    if (rc == 0 && is_guessed)
+        (void)reserve(c, &placement, GUESS_MS); /* else bind decides, as after a wrong guess */
+    gs_books_lift(c->books, (struct gs_str){0}, INT32_MIN);
+    return rc;
 }
 
 int gs_filter_prioritize(const struct gs_filter_env *env, struct gs_str body, char **ret_reply,
@@ -611,7 +685,7 @@ int gs_filter_prioritize(const struct gs_filter_env *env, struct gs_str body, ch
     if (rc == 0)
         rc = read_ask(&c, err);
     if (rc == 0)
-        rc = write_priorities(&c, ret_reply, ret_n);
+        rc = prioritize(&c, ret_reply, ret_n);
     gs_extender_reply_fini(&c.reply);
     gs_extender_args_fini(&c.args);
     gs_arena_fini(&c.scratch);

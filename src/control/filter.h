@@ -17,7 +17,7 @@ struct yyjson_val;
 
 struct gs_filter_conf {
     struct gs_str device_policy, node_policy; /**< where the pod names none: "spread", "binpack" */
-    bool leaves_node_choice; /**< answer with every node that fits, reserve at bind (nodeChoice) */
+    bool leaves_node_choice; /**< answer with every node that fits, decide at bind (nodeChoice) */
     int64_t lease_ms;        /**< of a reservation */
 };
 
@@ -64,8 +64,10 @@ struct gs_filter_env {
 GS_WUR int gs_filter(const struct gs_filter_env *env, struct gs_str body, char **ret_reply,
                      size_t *ret_n, struct gs_filter_note *ret_note);
 
-/** POST /prioritize: 0 to 10 for each node sent, by the score of the node policy. 0; -EINVAL the
- *  call is unreadable (the caller answers 400, err says why); -ENOMEM. */
+/** POST /prioritize: 0 to 10 for each node sent, by the score of the node policy. With
+ *  leaves_node_choice the best one alone has 10, and is reserved for a moment: a bind that names
+ *  another node moves it there. 0; -EINVAL the call is unreadable (the caller answers 400, err says
+ *  why); -ENOMEM. */
 GS_WUR int gs_filter_prioritize(const struct gs_filter_env *env, struct gs_str body,
                                 char **ret_reply, size_t *ret_n, struct gs_err *err);
 

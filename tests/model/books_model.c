@@ -320,6 +320,26 @@ static void draw_conf(void)
     conf.node_policy = chance(50) ? GS_STR("spread") : GS_STR("binpack");
 }
 
+/* Other score plugins have their say as well: the best is taken in most cases. */
+static void prioritize(struct pod *p, const struct gs_filter_env *env, const struct gs_buf *body)
+{
+    yyjson_doc *doc;
+    yyjson_val *entry;
+    char *text;
+    size_t n, i, max;
+
+    if (gs_filter_prioritize(env, gs_buf_str(body), &text, &n, NULL) != 0)
+        die("no priorities");
+    doc = yyjson_read(text, n, 0);
+    yyjson_arr_foreach(yyjson_doc_get_root(doc), i, max, entry)
+    {
+        if (yyjson_get_int(yyjson_obj_get(entry, "Score")) == 10 && chance(70))
+            p->chosen = atoi(yyjson_get_str(yyjson_obj_get(entry, "Host")) + 1);
+    }
+    yyjson_doc_free(doc);
+    free(text);
+}
+
 /* What its own cache shows of a pod may be old; here it is old where the resourceVersion is. */
 static void filter(struct pod *p)
 {
@@ -356,6 +376,8 @@ static void filter(struct pod *p)
         p->chosen = atoi(yyjson_get_str(yyjson_arr_get(names, which)) + 1);
         count.fits++;
     }
+    if (leaves_choice && yyjson_arr_size(names) > 1 && chance(90))
+        prioritize(p, &env, &body);
     if (p->chosen < 0)
         world_refuse(p);
     yyjson_doc_free(doc);

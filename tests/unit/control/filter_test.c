@@ -551,14 +551,34 @@ static void asked_again_after_its_binding_was_sent(void **state)
     assert_int_equal(world_use(w, "a", "a0").mem_mib, 8000);
 }
 
+/* ret_score[i]: of the i-th node that is sent. */
+static void prioritize(struct world *w, const char *pod, const char *names, int *ret_score)
+{
+    struct gs_filter_env env = {
+        .books = w->books, .conf = &w->conf, .now = {1, 1}, .arena = &w->call};
+    struct gs_str body = gs_arena_printf(&w->arena, "{'Pod':%s,'NodeNames':[%s]}", pod, names);
+    yyjson_val *entry;
+    yyjson_doc *doc;
+    char *text;
+    size_t n, i, max;
+
+    for (i = 0; i < body.n; i++)
+        if (body.p[i] == '\'')
+            ((char *)(uintptr_t)body.p)[i] = '"';
+    assert_int_equal(gs_filter_prioritize(&env, body, &text, &n, NULL), 0);
+    doc = yyjson_read(text, n, 0);
+    yyjson_arr_foreach(yyjson_doc_get_root(doc), i, max, entry) ret_score[i] =
+        (int)yyjson_get_int(yyjson_obj_get(entry, "Score"));
+    yyjson_doc_free(doc);
+    free(text);
+}
+
 static void node_choice_of_the_scheduler(void **state)
 {
     struct world *w = *state;
-    struct gs_str body;
-    struct gs_filter_env env;
-    yyjson_doc *doc;
     char *text;
     size_t n;
+    int score[2];
 
     w->conf.leaves_node_choice = true;
     two_nodes(w);
@@ -567,21 +587,54 @@ static void node_choice_of_the_scheduler(void **state)
     assert_int_equal(yyjson_arr_size(yyjson_obj_get(yyjson_doc_get_root(w->answer), "NodeNames")),
                      2);
     assert_int_equal(gs_books_counts(w->books).reservations, 0);
-    env = (struct gs_filter_env){
-        .books = w->books, .conf = &w->conf, .now = {1, 1}, .arena = &w->call};
-    body = gs_arena_printf(&w->arena, "{'Pod':%s,'NodeNames':['node1','node2']}",
-                           world_ask(w, "p", 1000, 10));
-    for (size_t i = 0; i < body.n; i++)
-        if (body.p[i] == '\'')
-            ((char *)(uintptr_t)body.p)[i] = '"';
-    assert_int_equal(gs_filter_prioritize(&env, body, &text, &n, NULL), 0);
-    doc = yyjson_read(text, n, 0);
-    assert_int_equal(yyjson_get_int(yyjson_ptr_get(yyjson_doc_get_root(doc), "/0/Score")), 0);
-    assert_int_equal(yyjson_get_int(yyjson_ptr_get(yyjson_doc_get_root(doc), "/1/Score")), 10);
-    yyjson_doc_free(doc);
-    free(text);
-    assert_int_equal(gs_filter_prioritize(&env, GS_STR("[]"), &text, &n, &w->err), -EINVAL);
+    prioritize(w, world_ask(w, "p", 1000, 10), "'node1','node2'", score);
+    assert_int_equal(score[0], 0);
+    assert_int_equal(score[1], 10);
+    assert_int_equal(gs_filter_prioritize(
+                         &(struct gs_filter_env){
+                             .books = w->books, .conf = &w->conf, .now = {1, 1}, .arena = &w->call},
+                         GS_STR("[]"), &text, &n, &w->err),
+                     -EINVAL);
     assert_string_equal(w->err.text, "extender args: not an object");
+}
+
+/* kube-scheduler asks about the next pod before it has bound this one. */
+static void what_is_on_its_way_counts(void **state)
+{
+    struct world *w = *state;
+    struct gs_books_reservation r;
+    int score[3];
+
+    w->conf.leaves_node_choice = true;
+    for (int i = 1; i <= 3; i++)
+        assert_int_equal(world_cards(w, (char[]){'n', (char)('0' + i), 0},
+                                     (char[]){(char)('a' + i), 0}, 1, 8000),
+                         0);
+    /* all alike: one of them comes first, and the next pod is sent there as well */
+    for (int pod = 0; pod < 2; pod++) {
+        prioritize(w, world_ask(w, pod == 0 ? "p" : "q", 3000, 10), "'n1','n2','n3'", score);
+        assert_int_equal(score[0], 10);
+        assert_int_equal(score[1], 0);
+        assert_true(gs_books_reserved(w->books, gs_str_of(pod == 0 ? "p" : "q"), &r));
+        assert_true(gs_str_eq_c(r.node, "n1"));
+    }
+    /* it is full then, for the filter, too */
+    world_filter(w, "{'Pod':%s,'NodeNames':['n1','n2','n3']}", world_ask(w, "r", 3000, 10));
+    assert_int_equal(yyjson_arr_size(yyjson_obj_get(yyjson_doc_get_root(w->answer), "NodeNames")),
+                     2);
+    prioritize(w, world_ask(w, "r", 3000, 10), "'n3','n2'", score);
+    assert_int_equal(score[1], 10);
+    /* a single one is taken without being asked about scores */
+    world_filter(w, "{'Pod':%s,'NodeNames':['n3']}", world_ask(w, "s", 3000, 10));
+    assert_true(gs_books_reserved(w->books, GS_STR("s"), &r));
+    /* asked again it is free to go elsewhere; its bind may be long in coming, or never come */
+    prioritize(w, world_ask(w, "p", 3000, 10), "'n2','n3'", score);
+    assert_int_equal(world_use(w, "n1", "b0").mem_mib, 3000);
+    assert_int_equal(gs_books_expire(w->books, 2001, 2001), 4);
+    /* where the filter chooses nothing is guessed */
+    w->conf.leaves_node_choice = false;
+    prioritize(w, world_ask(w, "t", 3000, 10), "'n1','n2','n3'", score);
+    assert_int_equal(gs_books_counts(w->books).reservations, 0);
 }
 
 /* ---- hostile ---- */
@@ -1017,6 +1070,7 @@ int main(void)
         T(room_comes_back_with_the_end_of_the_lease),
         T(asked_again_after_its_binding_was_sent),
         T(node_choice_of_the_scheduler),
+        T(what_is_on_its_way_counts),
         T(numbers),
         T(bodies_that_are_none),
         T(hostile_nodes_and_names),
