@@ -237,7 +237,7 @@ static void split(struct gs_inventory_card *c, const char *const *profile, size_
     c->n_parts = n;
     for (size_t i = 0; i < n; i++) {
         (void)snprintf(c->part[i].profile, sizeof(c->part[i].profile), "%s", profile[i]);
-        (void)snprintf(c->part[i].uuid, sizeof(c->part[i].uuid), "MIG-%.80s-%zu", c->uuid, i);
+        (void)snprintf(c->part[i].uuid, sizeof(c->part[i].uuid), "MIG-%.60s-%zu", c->uuid, i);
     }
 }
 
