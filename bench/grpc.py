@@ -12,7 +12,8 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "it" / "grpc"))
+# In place of this folder, where our own name would hide the package grpc.
+sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "it" / "grpc")
 
 from grpc_peers import Peer, Tool, channel, unary, watch  # noqa: E402
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@
 struct conn {
     size_t refs; /**< the client while it takes calls, and each call */
     grpc_channel *channel;
+    bool is_dead; /**< the peer went */
     int watch_fd; /**< copy of its descriptor, which gRPC core owns: shows when the peer goes */
 };
 
@@ -81,9 +83,19 @@ static void leave_conn(struct gs_grpc_client *client)
 
 static void on_hang_up(void *user, int fd, uint32_t events)
 {
+    struct gs_grpc_client *client = user;
+
     (void)fd;
     (void)events;
-    leave_conn(user);
+    client->conn->is_dead = true;
+    leave_conn(client);
+}
+
+static bool is_dead(const struct conn *conn)
+{
+    struct pollfd watch = {.fd = conn->watch_fd, .events = POLLRDHUP};
+
+    return conn->is_dead || poll(&watch, 1, 0) > 0;
 }
 
 static int open_conn(struct gs_grpc_client *client, int *fd)
@@ -186,6 +198,9 @@ static void tell_message(struct gs_grpc_client_call *call)
 /** A newer connection is not to blame for a call of an older one. */
 static void doubt_conn(struct gs_grpc_client_call *call)
 {
+    /* What gRPC core says of a call whose connection went just before it: nobody sent that. */
+    if (call->status == GRPC_STATUS_UNKNOWN && is_dead(call->conn))
+        call->status = GRPC_STATUS_UNAVAILABLE;
     if ((call->status == GRPC_STATUS_UNAVAILABLE ||
          call->status == GRPC_STATUS_DEADLINE_EXCEEDED) &&
         call->conn == call->client->conn)

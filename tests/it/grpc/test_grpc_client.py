@@ -1,7 +1,7 @@
 """The gRPC client of src/net with grpcio, and with peers that are none, as its server."""
 
 import errno
-import os
+import random
 import signal
 import socket
 import threading
@@ -11,6 +11,7 @@ import pytest
 from grpc_peers import MIB, child
 
 Code = grpc.StatusCode
+JUNK = random.Random(1).randbytes(5000)
 
 
 def echo(message, context):
@@ -207,9 +208,10 @@ time.sleep(600)
     server.wait()
 
 
-@pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 200 OK\r\n\r\n", b"\xff" * 100, os.urandom(5000)])
+@pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 200 OK\r\n\r\n", b"\xff" * 100, JUNK],
+                         ids=["silence", "end", "http1", "ones", "junk"])
 def test_peers_that_are_none(caller, path, answer):
-    """None: says nothing and keeps the line open."""
+    """None: says nothing and keeps the line open. Often, because who is first is a matter of luck."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen(8)
@@ -230,10 +232,10 @@ def test_peers_that_are_none(caller, path, answer):
 
     threading.Thread(target=serve, daemon=True).start()
     t = caller()
-    for i in range(3):
+    for i in range(3 if answer is None else 50):
         t.say("call /s/Echo 300 1")
         rc, status, size = fields(t.done(i))
-        assert rc < 0 and status in ((4,) if answer is None else (4, 13, 14)) and size == 0
+        assert rc < 0 and status in ((4,) if answer is None else (13, 14)) and size == 0
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
 

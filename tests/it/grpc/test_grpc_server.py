@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import signal
 import socket
 import stat
@@ -27,7 +28,7 @@ def refused(call):
 @pytest.mark.parametrize("size", [0, 1, 16384, 100_000, LIMIT])
 def test_messages(serve, path, size):
     serve()
-    data = os.urandom(size)
+    data = random.Random(size).randbytes(size)
     with channel(path) as c:
         assert unary(c, "/test.Unary/Echo")(data) == data
 
@@ -178,7 +179,8 @@ def test_too_many_connections(serve, path):
 
 
 @pytest.mark.parametrize("junk", [b"", b"\0", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 1000,
-                                  b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", os.urandom(5000)])
+                                  b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", random.Random(1).randbytes(5000)],
+                         ids=["end", "nul", "http1", "preface", "settings", "junk"])
 def test_peers_that_speak_something_else(serve, path, junk):
     server = serve()
     with channel(path) as c:
