@@ -47,10 +47,12 @@ static void describe(struct gs_doctor *doctor, size_t at)
                        card->part[k].profile, card->part[k].uuid);
 }
 
-/* Pairs whose two sides disagree; and in words who is near whom. */
+/* Pairs whose two sides disagree are told one by one, the others together. */
 static void describe_links(struct gs_doctor *doctor)
 {
     const struct gs_inventory *inv = &doctor->inv;
+    int32_t least = INT32_MAX, most = 0;
+    size_t n_pairs = 0, n_linked = 0;
 
     for (size_t i = 0; inv->link != NULL && i < inv->n; i++)
         for (size_t k = i + 1; k < inv->n; k++) {
@@ -58,16 +60,21 @@ static void describe_links(struct gs_doctor *doctor)
             bool is_odd;
             int32_t score = gs_inventory_score(from, back, &is_odd);
 
+            n_pairs++;
+            n_linked += !is_odd && from.n_lanes > 0;
+            least = score < least ? score : least;
+            most = score > most ? score : most;
             if (is_odd)
                 gs_doctor_find(doctor, "links", GS_DOCTOR_WARNING,
                                "look at the bridge or cable: nvidia-smi nvlink --status",
                                "cards %u and %u disagree on the links between them: %u and %u",
                                inv->card[i].index, inv->card[k].index, from.n_lanes, back.n_lanes);
-            else
-                gs_doctor_find(doctor, "links", GS_DOCTOR_FINE, "",
-                               "cards %u and %u: %u direct links, score %d", inv->card[i].index,
-                               inv->card[k].index, from.n_lanes, score);
         }
+    if (n_pairs > 0)
+        gs_doctor_find(doctor, "links", GS_DOCTOR_FINE, "",
+                       "%zu of %zu pairs of cards have links of their own; scores of nearness from "
+                       "%d to %d",
+                       n_linked, n_pairs, least, most);
 }
 
 static bool read_inventory(struct gs_doctor *doctor)

@@ -150,6 +150,8 @@ def test_links_and_their_disagreements(doctor):
     doctor.tool("link", "0", "1", "4")
     a, b = doctor()["cards"]
     assert a["links"] == {b["uuid"]: 410} and b["links"] == {a["uuid"]: 410}
+    assert [f["text"] for f in doctor.find("links")] == [
+        "1 of 1 pairs of cards have links of their own; scores of nearness from 410 to 410"]
     doctor.tool("link", "1", "0", "0", "--one-way")
     report = doctor()
     assert report["cards"][0]["links"] == {b["uuid"]: 0} and doctor.done.returncode == 1
