@@ -57,12 +57,12 @@ def test_the_leader_ends_while_many_wait(scheduler_daemon, make_nodes, api, name
     waiting = [objects.pod(f"w{i}", SLICE | {"nvidia.com/gpumem": 21000}, scheduler=name) for i in range(100)]
     api.create_all(path, waiting)
     api.wait_list(path, lambda pods: sum(bool(objects.failed_scheduling(p)) for p in pods.values()) == 100, 60, "all refused")
-    leader = leader_of(api, release)
+    leader = release.leader()
     other = next(r for r in release.replicas if r is not leader)
     leader.kill()
     api.post(path, objects.pod("next", SLICE, scheduler=name))
     api.wait(f"{path}/next", objects.is_bound, 60, "next bound")
-    assert leader_of(api, release) is other
+    assert release.leader() is other
     written = [int(line.split()[1]) for line in other.metrics().splitlines()
                if line.startswith("gpuslice_scheduler_fence_writes_total ")]
     assert written[0] <= 1  # "next" alone may be new

@@ -5,10 +5,13 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
+from ports import free_ports  # noqa: E402, F401 (for the others of this kit)
 
 PREFIX = "gpuslice-e2e-"
 
@@ -32,18 +35,6 @@ def start_time(pid: int) -> str:
     except OSError:
         return ""
     return "" if fields[0] in "ZX" else fields[19]
-
-
-def free_ports(n: int) -> list[int]:
-    """Loopback ports nobody listens on at this moment."""
-    held = [socket.socket() for _ in range(n)]
-    try:
-        for s in held:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in held]
-    finally:
-        for s in held:
-            s.close()
 
 
 class Process:

@@ -2,24 +2,18 @@
 
 import json
 import resource
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 
 from conftest import ROOT, stage_dir
+from ports import free_port
 
 sys.path.insert(0, str(ROOT / "bench"))
 import scheduler_api  # noqa: E402
 
 PROGRAM = stage_dir() / "bin" / "gpuslice-scheduler"
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def get(url: str) -> str | None:

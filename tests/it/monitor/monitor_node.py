@@ -7,7 +7,6 @@ import os
 import pathlib
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families
 
 from conftest import ROOT, stage_dir
+from ports import free_port
 
 sys.path.insert(0, str(ROOT / "tests" / "it" / "kube"))
 import fake_api  # noqa: E402
@@ -185,9 +185,7 @@ class Node:
     # ---- the monitor
 
     def start(self, *flags, cluster=True, env=None, **variables):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{s.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{free_port()}"
         full = self.sim.env(HOOK_PATH=str(self.hook_path), NODE_NAME=NODE, **variables) | (env or {})
         self.err = open(self.sim.folder / "log", "a+")
         self.monitor = subprocess.Popen(

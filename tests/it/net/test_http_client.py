@@ -9,6 +9,7 @@ import time
 import pytest
 from net_tools import until
 from peers import Http1, Http2, reply
+from ports import free_port
 
 MIB = 1 << 20
 
@@ -367,11 +368,6 @@ def test_old_tls_is_refused(ask, pki, tmp_path):
     finally:
         server.kill()
         server.wait()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
 
 
 def test_client_certificates(peer, client, ask, pki):
