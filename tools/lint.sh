@@ -29,6 +29,8 @@ banned() { ! git grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|
 labels() { ! git grep -nE '[^ *] (Returns|Threads|Owner|Units|Shape|Source|Memory)(  |$)' -- 'src/*.c' 'src/*.h'; }
 # The length that yyjson tells of a list is its number of entries: texts are read by gs_json_text() or gs_kube_json_text().
 json_text() { ! git grep -nE '\byyjson_get_len\(' -- 'src/*.c' ':!src/model/json.c' ':!src/kube/json.c'; }
+# What speaks gRPC is one decision: its words are known to three modules.
+grpc_words() { ! git grep -nE '#include <grpc' -- src ':!src/net/grpc*'; }
 unfinished() { ! git grep -nwE 'TODO|FIXME|XXX' -- src tests bench fuzz tools ':!tools/lint.sh'; }
 # Formatter and analyzer are of one version, from tests/requirements.txt: what they say must not depend on the
 # system. The analyzer's package lacks the compiler's own headers; own_string.c is built with a flag of gcc's own.
@@ -50,6 +52,7 @@ check "headers compile alone" headers_alone
 check "banned functions" banned
 check "texts of JSON" json_text
 check "labels of comments" labels
+check "words of gRPC core" grpc_words
 check "marks of unfinished work" unfinished
 check "hook binary" python3 tools/check_hook_binary.py build/stage/lib/gpuslice/libvgpu.so
 check clang-tidy tidy

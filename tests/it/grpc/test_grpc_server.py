@@ -3,10 +3,12 @@
 import errno
 import os
 import random
+import resource
 import signal
 import socket
 import stat
 import subprocess
+import threading
 
 import grpc
 import pytest
@@ -153,6 +155,27 @@ def test_too_many_calls(serve, path):
         assert unary(d, "/test.Unary/Echo")(b"x") == b"x"
 
 
+def test_calls_that_send_nothing_count(serve, path):
+    """Opened, with no message yet: they take a place like others, and give it back."""
+    server = serve("--max-calls", 3)
+    never = threading.Event()
+
+    def silence():
+        never.wait(60)
+        yield b""
+
+    with channel(path) as c, channel(path) as d:
+        calls = [c.stream_unary("/test.Unary/Echo", request_serializer=None, response_deserializer=None).future(silence()) for _ in range(3)]
+        server.until(lambda now: now["active"] == 3)
+        assert refused(lambda: unary(d, "/test.Unary/Echo")(b"")) == (Code.RESOURCE_EXHAUSTED, "too many calls")
+        for call in calls:
+            call.cancel()
+        server.until(lambda now: now["active"] == 0)
+        assert unary(d, "/test.Unary/Echo")(b"x") == b"x"
+        never.set()
+    assert server.stats()["calls"] == 1
+
+
 # ---- connections ----
 
 
@@ -176,6 +199,23 @@ def test_too_many_connections(serve, path):
         assert unary(d, "/test.Unary/Echo")(b"x") == b"x"
     b.close()
     assert "too many connections" in server.err.take("")
+
+
+def test_no_descriptor_left(serve, path):
+    """A connection that cannot be taken now is taken when there is room again."""
+    server = serve()
+    pid = server.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(1000)) - taken), before[1]))
+    with channel(path) as c:
+        waiting = unary(c, "/test.Unary/Echo").future(b"x")
+        assert "no connection can be taken for a moment" in server.err.take("")
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        assert waiting.result(30) == b"x"
+    assert server.stats()["connections"] == 1
+    server.err.lines.clear()
+    server.err.lines.clear()  # it may have said so more than once
 
 
 @pytest.mark.parametrize("junk", [b"", b"\0", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 1000,
