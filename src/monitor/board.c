@@ -407,6 +407,14 @@ static int publish(struct gs_board_writer *w, uint64_t now_ns)
     return rc;
 }
 
+/** The slices as they are now: those of the step before may be gone. */
+static void list_slices(struct gs_board_writer *w)
+{
+    w->arbiter.n_slices = w->ledgers.n;
+    for (uint32_t i = 0; i < w->ledgers.n; i++)
+        w->arbiter.slice[i] = &w->ledgers.slice[i]->arbiter;
+}
+
 void gs_board_take_used(struct gs_board_writer *w, const struct gs_ledgers_used *used, int n,
                         uint64_t now_ns)
 {
@@ -418,26 +426,24 @@ void gs_board_take_used(struct gs_board_writer *w, const struct gs_ledgers_used 
     if (n >= 0 && n < GS_BOARD_USED_MAX)
         gs_ledgers_take_used(&w->ledgers, used, (size_t)n, now_ns - USED_BACK_NS,
                              now_ns - USED_LAG_NS);
+    list_slices(w);
     gs_arbiter_take_foreign(&w->arbiter, util_pct, n_foreign);
 }
 
 int gs_board_tick(struct gs_board_writer *w, uint64_t now_ns)
 {
-    struct gs_arbiter *a = &w->arbiter;
-
     gs_ledgers_read(&w->ledgers, now_ns);
-    a->n_slices = w->ledgers.n;
+    list_slices(w);
     for (uint32_t i = 0; i < w->ledgers.n; i++) {
         struct gs_ledgers_slice *s = w->ledgers.slice[i];
 
-        a->slice[i] = &s->arbiter;
         /* before its ledger can be read there is nothing to go on from */
         if (!s->has_refund && s->device >= 0) {
             s->arbiter.refund_ns = first_refund(w, s, now_ns);
             s->has_refund = true;
         }
     }
-    gs_arbiter_step(a, now_ns);
+    gs_arbiter_step(&w->arbiter, now_ns);
     take_turns(w, now_ns);
     return publish(w, now_ns);
 }

@@ -430,6 +430,25 @@ static void test_memory_turns_are_told(void **state)
     fake_ledger_drop(&other);
 }
 
+/* The driver's word comes between two ticks, when a slice may have ended since: it does not compete
+ * with a stranger any more, nor is its memory looked at. */
+static void test_driver_after_a_slice_ended(void **state)
+{
+    const struct gs_ledgers_used stranger = {.pid = 4000001, .util_pct = 90};
+    struct gs_board_writer *w = new_writer();
+
+    (void)state;
+    work(w, NOW);
+    w->ledgers.slice[0]->arbiter.process[0].mean = 1.0;
+    gs_board_take_used(w, &stranger, 1, NOW + 1);
+    assert_int_equal(w->arbiter.n_foreign, 0); /* beside one that is always busy it cannot be */
+    gs_ledgers_begin(&w->ledgers);
+    gs_ledgers_end(&w->ledgers);
+    gs_board_take_used(w, &stranger, 1, NOW + 2);
+    assert_int_equal(w->arbiter.n_foreign, 1);
+    gs_board_free(w);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -441,7 +460,7 @@ int main(void)
         TEST(test_damaged_board_is_replaced),     TEST(test_board_is_mended_while_written),
         TEST(test_lock_that_is_no_file),          TEST(test_unusable_folder),
         TEST(test_refunds_go_on_where_they_were), TEST(test_inode_of_an_ended_slice),
-        TEST(test_memory_turns_are_told),
+        TEST(test_memory_turns_are_told),         TEST(test_driver_after_a_slice_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
