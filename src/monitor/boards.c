@@ -14,6 +14,11 @@
 
 #define CARDS_MAX 64u
 #define REST_MS   1000u /* where no slice needs a board */
+/* Where none on the card has asked for it for so long, its board is written less often: in time for
+ * it not to be stale. */
+#define IDLE_NS      1000000000u
+#define IDLE_TICK_NS 200000000u
+_Static_assert(IDLE_TICK_NS < GS_BOARD_STALE_NS, "it is not stale");
 
 struct gs_boards {
     const char *folder;
@@ -21,6 +26,7 @@ struct gs_boards {
     struct card {
         struct gs_board_writer *writer;
         bool is_needed, is_told;
+        uint64_t next_ns;
     } card[CARDS_MAX];
     size_t n;
 };
@@ -98,6 +104,13 @@ static struct card *need(struct gs_boards *b, const char *uuid,
     return NULL;
 }
 
+/** Does it ask for something that takes a board? Beside one that does all others are on it, too. */
+static bool is_ranked(const struct gs_tenants_device *d, const struct gs_pods_container *granted)
+{
+    return (d->core_pct > 0 && d->core_pct < 100) || granted->priority != GS_PRIORITY_NONE ||
+           granted->is_oversubscribed;
+}
+
 static void offer(struct gs_boards *b, const struct gs_tenant *tenant, int folder_fd,
                   const struct gs_pods_container *granted, const struct gs_tenants_driver *driver)
 {
@@ -105,7 +118,9 @@ static void offer(struct gs_boards *b, const struct gs_tenant *tenant, int folde
 
     for (size_t i = 0; dir >= 0 && i < tenant->n_devices; i++) {
         const struct gs_tenants_device *d = &tenant->device[i];
-        struct card *c = d->read != NULL ? need(b, d->uuid, driver) : NULL;
+        struct card *c = d->read == NULL         ? NULL
+                         : is_ranked(d, granted) ? need(b, d->uuid, driver)
+                                                 : find(b, d->uuid);
         const struct gs_ledgers_grant grant = {.core_pct = d->core_pct,
                                                .policy = granted->policy,
                                                .priority = granted->priority,
@@ -178,9 +193,17 @@ static void tell(struct card *c, int rc)
     c->is_told = rc < 0;
 }
 
+static bool is_idle(const struct card *c, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < c->writer->ledgers.n; i++)
+        if (c->writer->ledgers.slice[i]->arbiter.demand_ns + IDLE_NS > now_ns)
+            return false;
+    return true;
+}
+
 uint64_t gs_boards_tick(struct gs_boards *b, uint64_t now_ns)
 {
-    uint64_t wait_ms = REST_MS;
+    uint64_t next_ns = now_ns + (uint64_t)REST_MS * 1000000;
 
     for (size_t i = 0; i < b->n; i++) {
         struct card *c = &b->card[i];
@@ -188,14 +211,18 @@ uint64_t gs_boards_tick(struct gs_boards *b, uint64_t now_ns)
 
         if (!c->is_needed)
             continue;
-        wait_ms = GS_BOARD_TICK_NS / 1000000;
-        rc = gs_board_elect(c->writer, now_ns);
-        /* elected just now it has no slices: they come with the next look */
-        if (rc == 1)
-            rc = gs_board_tick(c->writer, now_ns);
-        tell(c, rc);
+        if (now_ns >= c->next_ns) {
+            rc = gs_board_elect(c->writer, now_ns);
+            /* elected just now it has no slices: they come with the next look */
+            if (rc == 1)
+                rc = gs_board_tick(c->writer, now_ns);
+            tell(c, rc);
+            c->next_ns = now_ns + (is_idle(c, now_ns) ? IDLE_TICK_NS : GS_BOARD_TICK_NS);
+        }
+        if (c->next_ns < next_ns)
+            next_ns = c->next_ns;
     }
-    return wait_ms;
+    return (next_ns - now_ns + 999999) / 1000000;
 }
 
 void gs_boards_take_used(struct gs_boards *b, const char *uuid, const struct gs_ledgers_used *used,

@@ -22,8 +22,10 @@ struct gs_boards *gs_boards_free(struct gs_boards *boards);
  *  @now_ns  CLOCK_MONOTONIC. */
 void gs_boards_scan(struct gs_boards *boards, const struct gs_tenants *tenants,
                     const struct gs_tenants_driver *driver, uint64_t now_ns);
-/** Write those that are needed. @now_ns CLOCK_MONOTONIC. Returns in how many milliseconds to come
- *  again: GS_BOARD_TICK_NS while any is needed. */
+/** Write those that are due: every GS_BOARD_TICK_NS, five times a second where no slice of the card
+ *  has asked for it for a second.
+ *  @now_ns  CLOCK_MONOTONIC.
+ *  Returns  in how many milliseconds to come again, 1 at least. */
 uint64_t gs_boards_tick(struct gs_boards *boards, uint64_t now_ns);
 /** What the driver says of one card; see gs_board_take_used(). */
 void gs_boards_take_used(struct gs_boards *boards, const char *uuid,

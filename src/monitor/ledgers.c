@@ -19,7 +19,7 @@
 
 void gs_ledgers_init(struct gs_ledgers *set, const char *uuid)
 {
-    memset(set, 0, sizeof(*set));
+    memset(set, 0, offsetof(struct gs_ledgers, head)); /* the rest is read into before it is used */
     memcpy(set->uuid, uuid, strnlen(uuid, sizeof(set->uuid) - 1));
 }
 

@@ -140,7 +140,7 @@ static bool core_used(const struct row *row, double *ret)
 {
     if (!is_ours(row))
         return false;
-    *ret = (double)row->d->read->used_10s_ns / 1e8;
+    *ret = (double)row->d->read->used_10s_bp / 100;
     return true;
 }
 

@@ -138,11 +138,13 @@ static int add_slot(const struct gs_grant_slot *slot, struct gs_arena *arena,
         const struct gs_grant_dev *d = &slot->dev[i];
         struct gs_str card = gs_grant_card(d->uuid);
 
+        if (!gs_str_is_word(card))
+            card = GS_STR(""); /* no card is called so, and no series */
         device[to->n_devices + i] = (struct gs_pods_device){
             .uuid = card,
             .mem_bytes = (uint64_t)d->mem_mib * MIB,
             .core_pct = d->cores <= 100 ? (uint32_t)d->cores : 100,
-            .is_part = card.n != d->uuid.n, /* as v2.9 wrote it */
+            .is_part = gs_grant_card(d->uuid).n != d->uuid.n, /* as v2.9 wrote it */
         };
     }
     to->device = device;

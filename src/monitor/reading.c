@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "contract/meter.h"
 #include "core/size.h"
 #include "core/str.h"
+
+#define SPAN_NS UINT64_C(10000000000) /* over which use is averaged */
 
 struct gs_reader {
     struct gs_ledger_snapshot snapshot;
@@ -113,12 +114,26 @@ static int take_region(struct gs_reader *reader, struct gs_reading *r)
 
 /* ---- ours ---- */
 
-static void take_device(int fd, struct gs_reader *reader, uint32_t i, uint64_t now_ns,
+/** Waits that are over, and those that last. */
+static uint64_t waited(const struct gs_ledger_snapshot *snap, const struct gs_ledger_books *books,
+                       uint64_t now_ns)
+{
+    uint64_t sum = books->meter.waited_ns;
+
+    for (uint32_t i = 0; i < snap->n_slots; i++) {
+        uint64_t since = snap->is_live[i] != 0 ? books->work[i].wait_since_ns : 0;
+
+        if (since != 0 && since < now_ns)
+            sum = gs_size_add(sum, now_ns - since);
+    }
+    return sum;
+}
+
+static void take_device(const struct gs_ledger_snapshot *snap, uint32_t i, uint64_t now_ns,
                         struct gs_reading_device *to)
 {
-    const struct gs_ledger_books *from = &reader->snapshot.device[i];
+    const struct gs_ledger_books *from = &snap->device[i];
     struct gs_str uuid = gs_str_of(from->uuid);
-    struct gs_meter meter;
 
     if (gs_str_is_word(uuid))
         memcpy(to->uuid, from->uuid, sizeof(to->uuid));
@@ -127,11 +142,9 @@ static void take_device(int fd, struct gs_reader *reader, uint32_t i, uint64_t n
     to->core_pct = from->core_pct;
     to->sm_pct = GS_READING_UNKNOWN;
     to->refusals = from->refusals;
-    if (gs_meter_read(fd, &reader->snapshot, i, now_ns, &meter) != 0)
-        return; /* as if nothing ran */
-    to->waits = meter.waits;
-    to->waited_ns = meter.waited_ns;
-    to->used_10s_ns = meter.used_10s_ns;
+    to->waits = from->meter.waits;
+    to->waited_ns = waited(snap, from, now_ns);
+    to->used_10s_bp = gs_ledger_used_bp(from->history, now_ns, SPAN_NS);
 }
 
 /** The mirror has what the ledger has not: the parts, and when a kernel was launched last. */
@@ -154,7 +167,7 @@ static int take_ledger(int fd, struct gs_reader *reader, uint64_t now_ns, struct
     r->kind = GS_READING_LEDGER;
     r->n_devices = snap->n_devices;
     for (uint32_t i = 0; i < snap->n_devices; i++)
-        take_device(fd, reader, i, now_ns, &r->device[i]);
+        take_device(snap, i, now_ns, &r->device[i]);
     for (uint32_t i = 0; i < snap->n_slots; i++)
         if (snap->is_live[i] != 0)
             r->pid[r->n_pids++] = snap->holder_pid[i] > 0 ? snap->holder_pid[i] : 0;
@@ -186,8 +199,28 @@ static int read_fd(int fd, struct gs_reader *reader, const struct stat *st, uint
     return 0;
 }
 
+/** Lines since the last time; those that were written over meanwhile are missed. */
+static void count(struct gs_reader *reader, int fd, const struct gs_reading *r,
+                  struct gs_reading_log *log)
+{
+    uint64_t next;
+    int n;
+
+    if (log->dev != r->dev || log->ino != r->ino)
+        log->next = 0; /* another file: what was counted stays counted */
+    n = gs_ledger_read_events(fd, log->next, reader->event, GS_LEDGER_RING, &next);
+    if (n < 0)
+        return;
+    log->dev = r->dev;
+    log->ino = r->ino;
+    log->next = next;
+    for (int i = 0; i < n; i++)
+        if (reader->event[i].reason < GS_REASON_COUNT)
+            log->count[reader->event[i].reason]++;
+}
+
 int gs_reader_read(struct gs_reader *reader, int dir_fd, const char *name, uint64_t now_ns,
-                   struct gs_reading *ret)
+                   struct gs_reading_log *log, struct gs_reading *ret)
 {
     GS_CLEANUP(gs_file_close) int fd = name != NULL ? open_file(dir_fd, name) : -ENOENT;
     struct gs_reading r = {0};
@@ -199,7 +232,6 @@ int gs_reader_read(struct gs_reader *reader, int dir_fd, const char *name, uint6
     if (fd >= 0 && fstat(fd, &st) == 0) {
         r.dev = st.st_dev;
         r.ino = st.st_ino;
-        r.is_locked = is_locked(fd);
         if (S_ISREG(st.st_mode))
             rc = read_fd(fd, reader, &st, now_ns, &r);
         else
@@ -207,6 +239,9 @@ int gs_reader_read(struct gs_reader *reader, int dir_fd, const char *name, uint6
     } else if (fd != -ENOENT) {
         damaged(&r, fd == -ELOOP ? "a link" : "cannot be opened");
     }
+    r.is_locked = r.kind == GS_READING_DAMAGED && fd >= 0 && is_locked(fd);
+    if (rc == 0 && r.kind == GS_READING_LEDGER && log != NULL)
+        count(reader, fd, &r, log);
     if (rc < 0)
         gs_reading_fini(&r);
     else
@@ -225,27 +260,4 @@ bool gs_reading_is_live(const struct gs_reading *reading)
             return true;
     }
     return false;
-}
-
-void gs_reader_count(struct gs_reader *reader, int dir_fd, const char *name,
-                     struct gs_reading_log *log)
-{
-    GS_CLEANUP(gs_file_close) int fd = open_file(dir_fd, name);
-    struct stat st;
-    uint64_t next;
-    int n;
-
-    if (fd < 0 || fstat(fd, &st) != 0)
-        return;
-    if (log->dev != st.st_dev || log->ino != st.st_ino)
-        log->next = 0; /* another file: what was counted stays counted */
-    n = gs_ledger_read_events(fd, log->next, reader->event, GS_LEDGER_RING, &next);
-    if (n < 0)
-        return;
-    log->dev = st.st_dev;
-    log->ino = st.st_ino;
-    log->next = next;
-    for (int i = 0; i < n; i++)
-        if (reader->event[i].reason < GS_REASON_COUNT)
-            log->count[reader->event[i].reason]++;
 }

@@ -28,7 +28,7 @@ struct gs_reading_device {
     uint64_t sm_pct; /**< as HAMi's processes say of themselves; GS_READING_UNKNOWN of ours */
     /** Of ours alone. */
     uint64_t refusals, waits, waited_ns;
-    uint64_t used_10s_ns; /**< card time in the last ten seconds */
+    uint32_t used_10s_bp; /**< card time in the last ten seconds, in 1/10000 */
 };
 
 struct gs_reading {
@@ -40,11 +40,17 @@ struct gs_reading {
     int32_t *pid; /**< heap: live processes. Of ours as the kernel names them in our pid namespace
                      (0 it cannot), of HAMi's what it was told */
     size_t n_pids;
-    bool is_locked; /**< somebody holds a lock on the file, as every process of a ledger does */
+    bool is_locked; /**< of a damaged one: somebody holds a lock on it, as every process of a ledger
+                       does */
     struct gs_region_words words;
     enum gs_region_layout layout; /**< of HAMi's */
 };
 
+/** The log of a ledger, its lines counted by reason. Zeroed, it begins with what is there. */
+struct gs_reading_log {
+    uint64_t dev, ino, next;
+    uint64_t count[GS_REASON_COUNT];
+};
 /** What a look needs beside its result, 4 MiB of address space of which little is touched. */
 struct gs_reader;
 GS_WUR int gs_reader_new(struct gs_reader **ret);
@@ -54,22 +60,13 @@ struct gs_reader *gs_reader_free(struct gs_reader *reader);
 /** Look at a file of a container's folder.
  *  @name    NULL: there is none, and the reading says so.
  *  @now_ns  CLOCK_MONOTONIC.
+ *  @log     of the same container, counted on where it is a ledger; may be NULL.
  *  Returns  0, a damaged file included; -ENOMEM; -EMFILE and the like: nothing is known.
  *  Owner    caller, gs_reading_fini(). */
 GS_WUR int gs_reader_read(struct gs_reader *reader, int dir_fd, const char *name, uint64_t now_ns,
-                          struct gs_reading *ret);
+                          struct gs_reading_log *log, struct gs_reading *ret);
 void gs_reading_fini(struct gs_reading *reading);
 
 /** Does a process of it live? Of HAMi's by the pids it has: one that does not tell may live. Of a
  *  damaged one by the locks on it. */
 bool gs_reading_is_live(const struct gs_reading *reading);
-
-/** The log of a ledger, counted. Zeroed, it begins with what is there. */
-struct gs_reading_log {
-    uint64_t dev, ino, next;
-    uint64_t count[GS_REASON_COUNT];
-};
-/** Count the lines since the last call; a bounded number of them. Lines that were written over
- *  meanwhile are missed. */
-void gs_reader_count(struct gs_reader *reader, int dir_fd, const char *name,
-                     struct gs_reading_log *log);

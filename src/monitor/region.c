@@ -12,6 +12,7 @@
 #define UUID_FIELD 96u
 #define CHUNK      4u /* slots read at once */
 #define SLOT_MAX   1960u
+#define HEAD_MAX   1856u /* before the slots */
 
 /** Where things are in one layout. */
 struct layout {
@@ -52,6 +53,11 @@ static const struct layout layouts[] = {
                        .last_kernel = offsetof(struct gs_hami_region, last_kernel_unix_s)},
 };
 _Static_assert(sizeof(struct gs_hami_slot) == SLOT_MAX, "a chunk fits");
+_Static_assert(offsetof(struct gs_hami_region, slot) == HEAD_MAX, "a head fits");
+_Static_assert(offsetof(struct gs_hami_region, last_kernel_unix_s) -
+                       offsetof(struct gs_hami_region, n_slots) ==
+                   16,
+               "the tail is in one piece");
 
 int gs_region_check(int fd, enum gs_region_layout *ret_layout)
 {
@@ -77,26 +83,42 @@ int gs_region_check(int fd, enum gs_region_layout *ret_layout)
     return 0;
 }
 
-static int read_words_at(int fd, const struct layout *l, struct gs_region_words *ret)
-{
-    int32_t word[3]; /* they stand beside each other in both */
-    int64_t last = 0;
-    int rc = gs_ledger_pread(fd, word, sizeof(word), l->utilization_switch);
+/** What is behind the slots, read in one go: n_slots, the three words a monitor steers by, and when
+ * a kernel was launched last. */
+struct tail {
+    int32_t n_slots;
+    struct gs_region_words words;
+};
 
-    if (rc == 0 && l->last_kernel != 0)
-        rc = gs_ledger_pread(fd, &last, sizeof(last), l->last_kernel);
+static int read_tail(int fd, const struct layout *l, struct tail *ret)
+{
+    int32_t word[4];
+    int64_t last = 0;
+    char bytes[sizeof(word) + sizeof(last)];
+    size_t n = l->last_kernel != 0 ? sizeof(bytes) : sizeof(word);
+    int rc = gs_ledger_pread(fd, bytes, n, l->n_slots);
+
     if (rc < 0)
         return rc;
-    *ret = (struct gs_region_words){.utilization_switch = word[0],
-                                    .recent_kernel = word[1],
-                                    .priority = word[2],
-                                    .last_kernel_unix_s = last > 0 ? last : 0};
+    memcpy(word, bytes, sizeof(word));
+    if (l->last_kernel != 0)
+        memcpy(&last, bytes + sizeof(word), sizeof(last));
+    *ret = (struct tail){.n_slots = word[0],
+                         .words = {.utilization_switch = word[1],
+                                   .recent_kernel = word[2],
+                                   .priority = word[3],
+                                   .last_kernel_unix_s = last > 0 ? last : 0}};
     return 0;
 }
 
 int gs_region_read_words(int fd, enum gs_region_layout layout, struct gs_region_words *ret)
 {
-    return read_words_at(fd, &layouts[layout], ret);
+    struct tail tail;
+    int rc = read_tail(fd, &layouts[layout], &tail);
+
+    if (rc == 0)
+        *ret = tail.words;
+    return rc;
 }
 
 static int write_word(int fd, uint32_t at, int32_t before, int32_t now)
@@ -120,30 +142,34 @@ int gs_region_write_words(int fd, enum gs_region_layout layout,
     return rc;
 }
 
+static uint64_t word_at(const char *head, uint32_t at)
+{
+    uint64_t word;
+
+    memcpy(&word, head + at, sizeof(word));
+    return word;
+}
+
 static int read_devices(int fd, const struct layout *l, struct gs_region *ret)
 {
-    char uuid[GS_HAMI_DEVICES][UUID_FIELD];
-    uint64_t n, limit[GS_HAMI_DEVICES], sm[GS_HAMI_DEVICES];
-    int rc = gs_ledger_pread(fd, &n, sizeof(n), l->n_devices);
+    char head[HEAD_MAX];
+    int rc = gs_ledger_pread(fd, head, l->slots, 0);
+    uint64_t n;
 
-    if (rc == 0)
-        rc = gs_ledger_pread(fd, uuid, sizeof(uuid), l->uuid);
-    if (rc == 0)
-        rc = gs_ledger_pread(fd, limit, sizeof(limit), l->limit);
-    if (rc == 0)
-        rc = gs_ledger_pread(fd, sm, sizeof(sm), l->sm_limit);
     if (rc < 0)
         return rc;
+    n = word_at(head, l->n_devices);
     ret->n_devices = n < GS_HAMI_DEVICES ? (uint32_t)n : GS_HAMI_DEVICES;
     memset(ret->device, 0, sizeof(ret->device));
     for (uint32_t i = 0; i < ret->n_devices; i++) {
         struct gs_region_device *d = &ret->device[i];
-        struct gs_str text = gs_str_of_field(uuid[i], GS_REGION_UUID);
+        struct gs_str text = gs_str_of_field(head + l->uuid + i * UUID_FIELD, GS_REGION_UUID);
+        uint64_t limit = word_at(head, l->limit + i * 8), sm = word_at(head, l->sm_limit + i * 8);
 
         if (gs_str_is_word(text))
             memcpy(d->uuid, text.p, text.n);
-        d->limit_bytes = limit[i] != 0 ? limit[i] : UINT64_MAX;
-        d->core_pct = sm[i] <= 100 ? (uint32_t)sm[i] : 100;
+        d->limit_bytes = limit != 0 ? limit : UINT64_MAX;
+        d->core_pct = sm <= 100 ? (uint32_t)sm : 100;
     }
     return 0;
 }
@@ -178,11 +204,10 @@ static void take_slot(const struct layout *l, const char *slot, struct gs_region
     }
 }
 
-static int read_slots(int fd, const struct layout *l, struct gs_region *ret)
+static int read_slots(int fd, const struct layout *l, int32_t n, struct gs_region *ret)
 {
     char chunk[CHUNK * SLOT_MAX];
-    int32_t n = 0;
-    int rc = gs_ledger_pread(fd, &n, sizeof(n), l->n_slots);
+    int rc = 0;
 
     ret->n_processes = 0;
     if (n > (int32_t)GS_HAMI_SLOTS)
@@ -201,6 +226,7 @@ static int read_slots(int fd, const struct layout *l, struct gs_region *ret)
 int gs_region_read(int fd, struct gs_region *ret)
 {
     const struct layout *l;
+    struct tail tail = {0};
     int rc = gs_region_check(fd, &ret->layout);
 
     if (rc < 0)
@@ -208,6 +234,9 @@ int gs_region_read(int fd, struct gs_region *ret)
     l = &layouts[ret->layout];
     rc = read_devices(fd, l, ret);
     if (rc == 0)
-        rc = read_slots(fd, l, ret);
-    return rc == 0 ? read_words_at(fd, l, &ret->words) : rc;
+        rc = read_tail(fd, l, &tail);
+    if (rc < 0)
+        return rc;
+    ret->words = tail.words;
+    return read_slots(fd, l, tail.n_slots, ret);
 }

@@ -15,6 +15,7 @@
 #include "monitor/tenants_internal.h"
 
 #define ENTRIES_MAX 8192 /* of the folder of folders */
+#define SETTLED_S   2
 
 int gs_tenants_new(const struct gs_tenants_opt *opt, struct gs_tenants **ret)
 {
@@ -310,16 +311,34 @@ static void spoil(struct gs_tenant *tenant, const char *why)
     (void)snprintf(tenant->reading.why, sizeof(tenant->reading.why), "%s", why);
 }
 
+/** As gs_folder_find(), but a folder that has stood as it is for a while is not listed again: by
+ * the time that nobody can set. */
+static int find_file(struct gs_tenant *tenant, int dir_fd, int64_t unix_s)
+{
+    struct stat st;
+    bool is_known = dir_fd >= 0 && fstat(dir_fd, &st) == 0;
+
+    if (is_known && tenant->is_listed && st.st_ctim.tv_sec == tenant->listed.tv_sec &&
+        st.st_ctim.tv_nsec == tenant->listed.tv_nsec)
+        return tenant->found;
+    tenant->found = dir_fd < 0 ? -ENOENT : gs_folder_find(dir_fd, tenant->file);
+    if (tenant->found != 0)
+        tenant->file[0] = '\0';
+    /* what is put in within the same tick of the file system's clock would not show */
+    tenant->is_listed = is_known && unix_s - (int64_t)st.st_ctim.tv_sec > SETTLED_S;
+    if (is_known)
+        tenant->listed = st.st_ctim;
+    return tenant->found;
+}
+
 static void read_tenant(struct gs_tenants *t, struct gs_tenant *tenant, int dir_fd,
                         const struct gs_tenants_now *now)
 {
-    int found = dir_fd < 0 ? -ENOENT : gs_folder_find(dir_fd, tenant->file);
+    int found = find_file(tenant, dir_fd, now->unix_s);
     struct gs_reading reading;
 
-    if (found != 0)
-        tenant->file[0] = '\0';
     if (gs_reader_read(t->reader, dir_fd, found == 0 ? tenant->file : NULL, now->mono_ns,
-                       &reading) < 0)
+                       &tenant->log, &reading) < 0)
         return; /* what was known stays */
     for (size_t i = 0; i < tenant->n_devices; i++)
         tenant->device[i].read = NULL;
@@ -330,8 +349,6 @@ static void read_tenant(struct gs_tenants *t, struct gs_tenant *tenant, int dir_
     else if (tenant->was_ledger && reading.kind == GS_READING_REGION)
         spoil(tenant, "it was a ledger, and is none");
     tenant->was_ledger |= reading.kind == GS_READING_LEDGER;
-    if (reading.kind == GS_READING_LEDGER)
-        gs_reader_count(t->reader, dir_fd, tenant->file, &tenant->log);
 }
 
 bool gs_tenants_step(struct gs_tenants *t, const struct gs_tenants_now *now)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "core/cleanup.h"
@@ -22,6 +23,7 @@
 #define GS_TENANTS_MAX     1024u
 #define GS_TENANTS_CARDS   64u
 #define GS_TENANTS_UNKNOWN UINT64_MAX
+#define GS_TENANTS_AGAIN   30u
 
 /** A card of this machine, as its driver has it. */
 struct gs_tenants_card {
@@ -80,6 +82,9 @@ struct gs_tenant {
     struct gs_str uid, container;
     bool has_folder;
     char file[GS_FOLDER_NAME]; /**< empty: none */
+    int found;                 /**< of gs_folder_find() */
+    bool is_listed;            /**< that holds as long as the folder's change time is `listed` */
+    struct timespec listed;
     struct gs_reading reading;
     bool was_ledger; /**< its file was one of ours once */
     struct gs_reading_log log;
@@ -93,11 +98,18 @@ struct gs_tenant {
     int64_t keep_ms;     /**< a folder that could not be removed is not tried before */
 };
 
+struct gs_tenants_who;
+
 struct gs_tenants_opt {
     const char *folder;   /**< <HOOK_PATH>/containers; borrowed */
     const char *proc;     /**< where the node's /proc is; borrowed */
     struct gs_pods *pods; /**< NULL: without a cluster; borrowed */
-    int64_t resync_ms;    /**< folders of gone pods stay so long */
+    /** A container of a pod is found to use more than its slice; again every GS_TENANTS_AGAIN looks
+     *  while that lasts. From gs_tenants_end(). May be NULL. */
+    void (*breach)(void *arg, const struct gs_tenants_who *who,
+                   const struct gs_tenants_device *device, uint64_t slice_bytes);
+    void *arg;
+    int64_t resync_ms; /**< folders of gone pods stay so long */
 };
 
 struct gs_tenants;

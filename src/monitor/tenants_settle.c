@@ -246,33 +246,42 @@ static void settle_device(const struct gs_tenant *tenant, struct gs_tenants_devi
 
 /* ---- the watchdog ---- */
 
+static void tell_breach(const struct gs_tenants_who *who, const struct gs_tenants_device *d,
+                        uint64_t slice)
+{
+    if (d->is_breach)
+        GS_LOG_WARN("a container uses more of a card than its slice",
+                    GS_LOG_STR("namespace", who->ns), GS_LOG_STR("pod", who->pod),
+                    GS_LOG_STR("container", who->container), GS_LOG_CSTR("device", d->uuid),
+                    GS_LOG_UINT("used_bytes", d->driver_bytes), GS_LOG_UINT("slice_bytes", slice));
+    else
+        GS_LOG_INFO("a container is within its slice again", GS_LOG_STR("namespace", who->ns),
+                    GS_LOG_STR("pod", who->pod), GS_LOG_STR("container", who->container),
+                    GS_LOG_CSTR("device", d->uuid));
+}
+
 static void watch(struct gs_tenants *t, struct gs_tenant *tenant, struct gs_tenants_device *d,
                   const struct gs_pods_container *c)
 {
     uint64_t slice = slice_bytes(d, c), slack = d->n_processes * SLACK_BYTES;
     struct gs_tenants_who who = {
         .pod = tenant->uid, .container = tenant->container, .ns = GS_STR("")};
-    bool is_over = slice != GS_TENANTS_UNKNOWN && d->driver_bytes != GS_TENANTS_UNKNOWN &&
-                   d->driver_bytes > gs_size_add(slice, slack);
+    bool is_over = slice != GS_TENANTS_UNKNOWN && d->driver_bytes > gs_size_add(slice, slack);
+    bool is_told;
 
     if (d->driver_bytes == GS_TENANTS_UNKNOWN)
         return; /* nothing is known now: what was found stays */
     d->n_looks = is_over ? d->n_looks + 1 : 0;
     d->excess_bytes = is_over ? d->driver_bytes - slice : 0;
-    if (is_over == d->is_breach || (is_over && d->n_looks < BREACH_LOOKS))
-        return;
-    d->is_breach = is_over;
-    tenant->n_breaches += is_over;
-    (void)gs_tenants_who(t, tenant, &who); /* of one that is gone its names as they were */
-    if (is_over)
-        GS_LOG_WARN("a container uses more of a card than its slice",
-                    GS_LOG_STR("namespace", who.ns), GS_LOG_STR("pod", who.pod),
-                    GS_LOG_STR("container", who.container), GS_LOG_CSTR("device", d->uuid),
-                    GS_LOG_UINT("used_bytes", d->driver_bytes), GS_LOG_UINT("slice_bytes", slice));
-    else
-        GS_LOG_INFO("a container is within its slice again", GS_LOG_STR("namespace", who.ns),
-                    GS_LOG_STR("pod", who.pod), GS_LOG_STR("container", who.container),
-                    GS_LOG_CSTR("device", d->uuid));
+    is_told = gs_tenants_who(t, tenant, &who); /* of one that is gone its names as they were */
+    if (is_over != d->is_breach && (!is_over || d->n_looks >= BREACH_LOOKS)) {
+        d->is_breach = is_over;
+        tenant->n_breaches += is_over;
+        tell_breach(&who, d, slice);
+    }
+    if (d->is_breach && d->n_looks % GS_TENANTS_AGAIN == BREACH_LOOKS && is_told &&
+        who.of != NULL && t->opt.breach != NULL)
+        t->opt.breach(t->opt.arg, &who, d, slice);
 }
 
 void gs_tenants_end(struct gs_tenants *t, const struct gs_tenants_driver *driver)
