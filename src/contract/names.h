@@ -33,3 +33,7 @@
  *  one may be sent for the pod as it is then: control/fence.h. */
 #define GS_NAME_FENCE      "gpuslice.io/fence"
 #define GS_NAME_FENCE_OPEN "+"
+
+/** pod, label: "memory" where a container of it was found to use more of a card than its slice. */
+#define GS_NAME_BREACH        "gpuslice.io/breach"
+#define GS_NAME_BREACH_MEMORY "memory"

@@ -7,12 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "apps/monitor/breach.h"
 #include "apps/monitor/grants.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/proc.h"
 #include "kube/client.h"
 #include "kube/config.h"
+#include "kube/event.h"
 #include "kube/view.h"
 #include "kube/watch.h"
 #include "monitor/feedback.h"
@@ -168,6 +170,14 @@ static struct gs_tenants_now now_of(const struct gs_daemon *d)
     };
 }
 
+static void on_board(void *user)
+{
+    struct gs_daemon *d = user;
+    uint64_t wait_ms = gs_boards_tick(d->boards, gs_loop_now_ns(d->loop));
+
+    gs_loop_timer_in(d->loop, &d->board_timer, wait_ms, on_board, d);
+}
+
 static void end_look(struct gs_daemon *d)
 {
     const char *board[GS_PROBE_CARDS];
@@ -186,6 +196,7 @@ static void end_look(struct gs_daemon *d)
     gs_boards_scan(d->boards, d->tenants, driver_of(d), gs_loop_now_ns(d->loop));
     n = gs_boards_list(d->boards, false, board, GS_PROBE_CARDS);
     gs_cards_watch(d->cards, board, n);
+    gs_loop_timer_in(d->loop, &d->board_timer, 0, on_board, d);
 }
 
 /* One container at a time, and other work in between. */
@@ -235,14 +246,6 @@ static void on_feedback(void *user)
     gs_loop_timer_in(d->loop, &d->feedback_timer, GS_FEEDBACK_MS, on_feedback, d);
 }
 
-static void on_board(void *user)
-{
-    struct gs_daemon *d = user;
-    uint64_t wait_ms = gs_boards_tick(d->boards, gs_loop_now_ns(d->loop));
-
-    gs_loop_timer_in(d->loop, &d->board_timer, wait_ms, on_board, d);
-}
-
 static void on_give_up(void *user)
 {
     struct gs_daemon *d = user;
@@ -286,6 +289,15 @@ static void on_synced(void *arg)
         begin_look(d);
 }
 
+static void on_breach(void *arg, const struct gs_tenants_who *who,
+                      const struct gs_tenants_device *device, uint64_t slice_bytes)
+{
+    struct gs_daemon *d = arg;
+
+    if (!d->flags->json) /* who looks once cannot tell */
+        gs_breach_act(d->client, d->events, d->flags->evicts, who, device, slice_bytes);
+}
+
 static void on_trouble(void *arg, const struct gs_err *why, uint32_t wait_ms)
 {
     (void)arg;
@@ -308,6 +320,11 @@ static int connect_cluster(struct gs_daemon *d, struct gs_err *err)
                             &(struct gs_kube_client_opt){.user_agent = "gpuslice-monitor"},
                             &d->client, err);
     gs_kube_config_fini(&config);
+    if (rc == 0)
+        rc = gs_kube_events_new(
+            d->client,
+            &(struct gs_kube_events_opt){.component = "gpuslice-monitor", .host = d->node},
+            &d->events, err);
     if (rc == 0)
         rc = gs_kube_watch_new(
             d->client,
@@ -421,6 +438,8 @@ static int make_parts(struct gs_daemon *d, struct gs_err *err)
         .folder = d->containers,
         .proc = d->flags->proc,
         .pods = d->flags->no_cluster ? NULL : &d->pods,
+        .breach = on_breach,
+        .arg = d,
         .resync_ms = d->flags->resync_ms,
     };
     const struct gs_pods_keys *keys = NULL;
@@ -486,6 +505,7 @@ void gs_daemon_fini(struct gs_daemon *d)
 
     gs_http_server_free(d->server);
     gs_kube_watch_free(d->watch);
+    gs_kube_events_free(d->events);
     gs_kube_client_free(d->client);
     gs_boards_free(d->boards);
     gs_tenants_free(d->tenants);

@@ -17,6 +17,7 @@
 #include "net/loop.h"
 
 struct gs_kube_client;
+struct gs_kube_events;
 struct gs_kube_watch;
 
 struct gs_daemon {
@@ -27,6 +28,7 @@ struct gs_daemon {
     const char *node, *containers, *board_dir;
     /* NULL without a cluster */
     struct gs_kube_client *client;
+    struct gs_kube_events *events;
     struct gs_kube_watch *watch;
     struct gs_pods pods;
     bool is_synced;

@@ -10,7 +10,7 @@
 
 struct gs_monitor_flags {
     const char *metrics_bind, *hook_path, *node_name, *kubeconfig, *board_dir, *proc;
-    bool legacy_metrics, no_cluster, json, debug;
+    bool legacy_metrics, no_cluster, json, evicts, debug;
     bool wants_help, wants_version;
     int64_t resync_ms; /**< of $HAMI_RESYNC_INTERVAL */
 };

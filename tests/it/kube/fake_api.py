@@ -52,6 +52,7 @@ class FakeApi:
         self.scripts: list = []
         self.answers: list[tuple] = []
         self.seen: list[tuple[str, dict]] = []
+        self.written: list[tuple[str, bytes]] = []
         self.ending = threading.Event()
         api = self
 
@@ -88,8 +89,10 @@ class FakeApi:
     def serve(self, handler) -> None:
         url = urllib.parse.urlsplit(handler.path)
         query = {k: v[0] for k, v in urllib.parse.parse_qs(url.query).items()}
-        handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         self.seen.append((f"{handler.command} {url.path}", query))
+        if body:
+            self.written.append((f"{handler.command} {url.path}", body))
         if self.answers:
             answer = self.answers.pop(0)
             if answer is LAST:

@@ -133,7 +133,7 @@ class Node:
         self.config = sim.folder / "kubeconfig"
         self.point_at(self.api.url)
         self.running = []
-        self.monitor = None
+        self.monitor = self.why = None
 
     def point_at(self, url):
         self.config.write_text(json.dumps({
@@ -151,6 +151,10 @@ class Node:
         self.version += 1
         what["metadata"]["resourceVersion"] = str(self.version)
         self.events.put(fake_api.frame(word, what))
+
+    def writes(self):
+        """What was written to the API, in order: (what, object)."""
+        return [(what, json.loads(body)) for what, body in list(self.api.written)]
 
     def bookmark(self):
         """A word of the server that says no more than that it is there."""
@@ -200,7 +204,8 @@ class Node:
                 return reply.status, reply.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
-        except OSError:
+        except OSError as e:
+            self.why = e
             return None
 
     def ready(self):
@@ -209,9 +214,9 @@ class Node:
         return self
 
     def scrape(self):
-        status, text = self.get("/metrics")
-        assert status == 200
-        return Series(text)
+        reply = self.get("/metrics")
+        assert reply and reply[0] == 200, (reply, self.why, self.monitor.poll(), self.log())
+        return Series(reply[1])
 
     def until(self, look, what):
         """Scrape until it holds; returns what `look` found."""

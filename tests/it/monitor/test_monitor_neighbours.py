@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+import time
 
 import pytest
 
@@ -112,15 +113,34 @@ def test_a_program_past_the_hook(node):
     assert s.one("gpuslice_container_without_ledger", pod="app") == 1
     assert s.one("gpuslice_container_excess_bytes", pod="app") == 0  # within its slice so far
     assert loose.ask("alloc(1000)") == 0
+    begun = time.monotonic()
     s = node.settled("gpuslice_container_breaches_total", 1, pod="app")
     assert s.one("gpuslice_container_excess_bytes", pod="app") >= 500 * MIB
     assert s.one("gpuslice_container_breaches_total", pod="good") == 0
+    assert time.monotonic() - begun < 5
+    writes = until(lambda: len(node.writes()) >= 2 and node.writes(), "no event and label")
+    assert len(writes) == 2  # nobody is evicted
+    (event,) = [b for what, b in writes if what == "POST /api/v1/namespaces/team/events"]
+    assert event["reason"] == "SliceExceeded" and event["type"] == "Warning" and event["involvedObject"]["uid"] == "aa-1"
+    (patch,) = [b for what, b in writes if what == "PATCH /api/v1/namespaces/team/pods/app"]
+    assert patch["metadata"] == {"uid": "aa-1", "labels": {"gpuslice.io/breach": "memory"}}
     (line,) = node.lines("uses more of a card than its slice")
     assert (line["namespace"], line["pod"], line["container"], line["device"]) == ("team", "app", "main", uuid)
     assert line["slice_bytes"] == 1000 * MIB and line["used_bytes"] >= 1500 * MIB
     assert loose.ask("free()") == 0
     node.settled("gpuslice_container_excess_bytes", 0, pod="app")
     assert node.scrape().one("gpuslice_container_breaches_total", pod="app") == 1
+
+
+def test_eviction(node):
+    (uuid,) = node.uuids()
+    node.api.pods = [pod("app", "aa-1", SLICE % uuid)]
+    loose = node.client("aa-1", hook=False)
+    assert loose.ask("alloc(1500)") == 0
+    node.start("--evict-breaches").ready()
+    what = "POST /api/v1/namespaces/team/pods/app/eviction"
+    body = until(lambda: [b for w, b in node.writes() if w == what], "it is not evicted")[0]
+    assert body["kind"] == "Eviction" and body["deleteOptions"]["preconditions"]["uid"] == "aa-1"
 
 
 def test_feedback_for_hamis_programs(node):

@@ -235,6 +235,23 @@ def test_no_driver(node):
     assert len(node.lines("the cards' driver does not answer")) == 1
 
 
+def test_driver_that_hangs(node):
+    """It holds up nothing: pages are written, and the end comes when it is asked for."""
+    first, _ = node.uuids()
+    node.api.pods = [pod("app", "aa-1", SLICE % first)]
+    client = node.client("aa-1")
+    assert client.ask("alloc(50)") == 0
+    node.start().ready()
+    node.settled("gpuslice_monitor_driver_up", 1)
+    assert node.sim.run("gpuslice-sim", "slow", "nvmlDeviceGetMemoryInfo", "100000").returncode == 0
+    assert client.ask("alloc(50)") == 0
+    s = node.until(lambda s: s.one("hami_vgpu_memory_used_bytes", pod="app") >= 100 * MIB and s, "looks have stopped")
+    s = node.settled("gpuslice_monitor_driver_up", 0)
+    assert not s.find("hami_host_gpu_memory_used_bytes")
+    assert s.one("hami_vgpu_memory_limit_bytes", pod="app") == 1000 * MIB
+    node.stop()
+
+
 def test_api_server_comes_later(node):
     first, _ = node.uuids()
     node.folder("aa-1")
