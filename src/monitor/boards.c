@@ -26,6 +26,7 @@ struct gs_boards {
     struct card {
         struct gs_board_writer *writer;
         bool is_needed, is_told;
+        bool is_idle; /**< at the last tick */
         uint64_t next_ns;
     } card[CARDS_MAX];
     size_t n;
@@ -193,7 +194,7 @@ static void tell(struct card *c, int rc)
     c->is_told = rc < 0;
 }
 
-static bool is_idle(const struct card *c, uint64_t now_ns)
+static bool rests(const struct card *c, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < c->writer->ledgers.n; i++)
         if (c->writer->ledgers.slice[i]->arbiter.demand_ns + IDLE_NS > now_ns)
@@ -217,7 +218,10 @@ uint64_t gs_boards_tick(struct gs_boards *b, uint64_t now_ns)
             if (rc == 1)
                 rc = gs_board_tick(c->writer, now_ns);
             tell(c, rc);
-            c->next_ns = now_ns + (is_idle(c, now_ns) ? IDLE_TICK_NS : GS_BOARD_TICK_NS);
+            c->is_idle = rests(c, now_ns);
+            if (c->is_idle) /* the driver is not asked any more: what it said is past */
+                gs_board_take_used(c->writer, NULL, -1, now_ns);
+            c->next_ns = now_ns + (c->is_idle ? IDLE_TICK_NS : GS_BOARD_TICK_NS);
         }
         if (c->next_ns < next_ns)
             next_ns = c->next_ns;
@@ -234,12 +238,34 @@ void gs_boards_take_used(struct gs_boards *b, const char *uuid, const struct gs_
         gs_board_take_used(c->writer, used, n, now_ns);
 }
 
-size_t gs_boards_list(const struct gs_boards *b, bool written, const char **ret, size_t max)
+typedef bool pick_fn(const struct card *c);
+
+static size_t list(const struct gs_boards *b, pick_fn *pick, const char **ret, size_t max)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < b->n && n < max; i++)
-        if (b->card[i].is_needed && (!written || b->card[i].writer->lock_fd >= 0))
+        if (b->card[i].is_needed && pick(&b->card[i]))
             ret[n++] = b->card[i].writer->ledgers.uuid;
     return n;
+}
+
+static bool is_written(const struct card *c)
+{
+    return c->writer->lock_fd >= 0;
+}
+
+static bool is_busy(const struct card *c)
+{
+    return !c->is_idle;
+}
+
+size_t gs_boards_written(const struct gs_boards *b, const char **ret, size_t max)
+{
+    return list(b, is_written, ret, max);
+}
+
+size_t gs_boards_busy(const struct gs_boards *b, const char **ret, size_t max)
+{
+    return list(b, is_busy, ret, max);
 }

@@ -30,6 +30,8 @@ uint64_t gs_boards_tick(struct gs_boards *boards, uint64_t now_ns);
 /** What the driver says of one card; see gs_board_take_used(). */
 void gs_boards_take_used(struct gs_boards *boards, const char *uuid,
                          const struct gs_ledgers_used *used, int n, uint64_t now_ns);
-/** UUIDs of the cards that need a board: for whom the driver is asked. Valid until the next scan.
- *  @written  of these only such as are written by us. Returns their number, at most `max`. */
-size_t gs_boards_list(const struct gs_boards *boards, bool written, const char **ret, size_t max);
+/** UUIDs of cards: those whose board is written by us, or those that slices with a board have asked
+ *  for lately, for whom the driver is to be asked about strangers. Valid until the next scan.
+ * Returns their number, at most `max`. */
+size_t gs_boards_written(const struct gs_boards *boards, const char **ret, size_t max);
+size_t gs_boards_busy(const struct gs_boards *boards, const char **ret, size_t max);

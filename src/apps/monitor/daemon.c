@@ -125,7 +125,7 @@ static struct gs_page_from page_of(const struct gs_daemon *d, const char **board
         .has_legacy = d->flags->legacy_metrics,
         .is_synced = d->is_synced,
         .boards = board,
-        .n_boards = d->boards != NULL ? gs_boards_list(d->boards, true, board, max) : 0,
+        .n_boards = d->boards != NULL ? gs_boards_written(d->boards, board, max) : 0,
         .look_s = d->look_s,
         .process = {.version = GS_VERSION,
                     .resident_bytes = use.resident_bytes,
@@ -170,19 +170,30 @@ static struct gs_tenants_now now_of(const struct gs_daemon *d)
     };
 }
 
+/** Who asks for a card begins and ends between looks. */
+static void watch_busy(struct gs_daemon *d)
+{
+    const char *board[GS_PROBE_CARDS];
+    size_t n = gs_boards_busy(d->boards, board, GS_PROBE_CARDS);
+
+    if (n == d->n_busy && memcmp(board, d->busy, n * sizeof(board[0])) == 0)
+        return;
+    memcpy(d->busy, board, n * sizeof(board[0]));
+    d->n_busy = n;
+    gs_cards_watch(d->cards, board, n);
+}
+
 static void on_board(void *user)
 {
     struct gs_daemon *d = user;
     uint64_t wait_ms = gs_boards_tick(d->boards, gs_loop_now_ns(d->loop));
 
+    watch_busy(d);
     gs_loop_timer_in(d->loop, &d->board_timer, wait_ms, on_board, d);
 }
 
 static void end_look(struct gs_daemon *d)
 {
-    const char *board[GS_PROBE_CARDS];
-    size_t n;
-
     d->is_looking = false;
     d->has_looked |= d->knows_pods;
     gs_tenants_end(d->tenants, driver_of(d));
@@ -194,8 +205,6 @@ static void end_look(struct gs_daemon *d)
     if (d->boards == NULL)
         return;
     gs_boards_scan(d->boards, d->tenants, driver_of(d), gs_loop_now_ns(d->loop));
-    n = gs_boards_list(d->boards, false, board, GS_PROBE_CARDS);
-    gs_cards_watch(d->cards, board, n);
     gs_loop_timer_in(d->loop, &d->board_timer, 0, on_board, d);
 }
 

@@ -35,6 +35,8 @@ struct gs_daemon {
     struct gs_tenants *tenants;
     struct gs_boards *boards; /**< NULL without a cluster */
     struct gs_cards *cards;
+    const char *busy[GS_PROBE_CARDS]; /**< cards whose use the driver is asked for */
+    size_t n_busy;
     struct gs_http_server *server; /**< NULL with --json */
     /* what the driver said last */
     struct gs_tenants_card card[GS_PROBE_CARDS];
