@@ -107,15 +107,12 @@ static void test_slots(int fd, struct gs_ledger_snapshot *snap)
 {
     for (uint32_t i = 0; i < snap->n_slots; i++) {
         uint64_t owner = snap->slot[i].owner;
-        uint64_t start;
-        int rc;
 
         if (owner == 0)
             continue;
         snap->holder_pid[i] = lock_holder(fd, i);
-        rc = gs_owner_start((uint32_t)(owner >> 32), &start);
-        snap->is_live[i] = snap->holder_pid[i] != 0 || (rc < 0 && rc != -ESRCH) ||
-                           (rc == 0 && (uint32_t)start == (uint32_t)owner);
+        snap->is_live[i] =
+            snap->holder_pid[i] != 0 || !gs_owner_has_ended(owner, snap->slot[i].image);
         if (snap->is_live[i])
             read_status(fd, snap, i);
     }

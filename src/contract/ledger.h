@@ -42,7 +42,9 @@ struct gs_ledger_slot {
     uint32_t reserved0;
     uint64_t claimed_ns;
     char comm[16];
-    uint64_t reserved[9];
+    uint64_t image; /**< gs_owner_image() of the process; 0 not known */
+    uint64_t once;  /**< struct gs_owner */
+    uint64_t reserved[7];
 };
 #define GS_SLOT_DRIVER_SEEN 1u /**< made at least one driver call through the hook */
 #define GS_SLOT_UNHELD      2u /**< did something the hook cannot hold (dlmopen of a driver) */

@@ -1,5 +1,6 @@
 #include "contract/owner.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -46,19 +47,26 @@ static int parse_stat(struct gs_str text, char *ret_state, uint64_t *ret_start)
     return gs_size_parse_u64(field, ret_start) < 0 ? -EPROTO : 0;
 }
 
-int gs_owner_start(uint32_t pid, uint64_t *ret_start_ticks)
+static long read_proc(uint32_t pid, const char *name, void *buf, size_t cap)
 {
-    char path[40], buf[1024], state = '?';
+    char path[40];
     struct gs_str_out out;
-    uint64_t start;
-    long n;
-    int rc;
 
     gs_str_out_init(&out, path, sizeof(path));
     gs_str_put_c(&out, "/proc/");
     gs_str_put_u64(&out, pid);
-    gs_str_put_c(&out, "/stat");
-    n = read_file(path, buf, sizeof(buf));
+    gs_str_put_c(&out, name);
+    return read_file(path, buf, cap);
+}
+
+int gs_owner_start(uint32_t pid, uint64_t *ret_start_ticks)
+{
+    char buf[1024], state = '?';
+    uint64_t start;
+    long n;
+    int rc;
+
+    n = read_proc(pid, "/stat", buf, sizeof(buf));
     if (n == -ESRCH)
         return -ESRCH;
     if (n == -ENOENT) /* no such process, or no /proc at all */
@@ -74,6 +82,66 @@ int gs_owner_start(uint32_t pid, uint64_t *ret_start_ticks)
     return 0;
 }
 
+/* What the kernel told a program when it began: addresses, most of them random. proc(5). */
+struct auxiliary {
+    uint64_t entry[128];
+    size_t n; /* words */
+};
+
+static void read_auxiliary(uint32_t pid, struct auxiliary *ret)
+{
+    long n = read_proc(pid, "/auxv", ret->entry, sizeof(ret->entry));
+
+    ret->n = n > 0 ? (size_t)n / sizeof(ret->entry[0]) : 0;
+}
+
+/** FNV-1a of the words. */
+static uint64_t image_of(const struct auxiliary *aux)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    if (aux->n == 0)
+        return 0;
+    for (size_t i = 0; i < aux->n; i++)
+        hash = (hash ^ aux->entry[i]) * UINT64_C(0x100000001b3);
+    return hash != 0 ? hash : 1;
+}
+
+uint64_t gs_owner_image(uint32_t pid)
+{
+    struct auxiliary aux;
+
+    read_auxiliary(pid, &aux);
+    return image_of(&aux);
+}
+
+bool gs_owner_has_ended(uint64_t word, uint64_t image)
+{
+    uint32_t pid = (uint32_t)(word >> 32);
+    uint64_t start, now;
+    int rc = gs_owner_start(pid, &start);
+
+    if (rc < 0)
+        return rc == -ESRCH;
+    if ((uint32_t)start != (uint32_t)word)
+        return true;
+    now = image != 0 ? gs_owner_image(pid) : 0;
+    return now != 0 && now != image;
+}
+
+/** Our own image, of two sources. */
+static void find_image(struct gs_owner *self)
+{
+    struct auxiliary aux;
+
+    read_auxiliary(self->pid, &aux);
+    self->image = image_of(&aux);
+    for (size_t i = 0; i + 1 < aux.n; i += 2) {
+        if (aux.entry[i] == AT_RANDOM && aux.entry[i + 1] != 0)
+            memcpy(&self->once, (const void *)(uintptr_t)aux.entry[i + 1], sizeof(self->once));
+    }
+}
+
 int gs_owner_self(struct gs_owner *ret)
 {
     struct gs_owner self = {.pid = (uint32_t)getpid()};
@@ -83,6 +151,7 @@ int gs_owner_self(struct gs_owner *ret)
         rc = -ENOENT; /* we run: this /proc belongs to another pid namespace */
     if (rc < 0)
         return rc;
+    find_image(&self);
     *ret = self;
     return 0;
 }

@@ -108,6 +108,8 @@ static int identify(struct gs_self_state *self)
     self->pid = owner.pid;
     self->start_ticks = owner.start_ticks;
     self->owner_word = gs_owner_word(&owner);
+    self->image = owner.image;
+    self->once = owner.once;
     return 0;
 }
 

@@ -9,10 +9,10 @@
 
 #include "contract/env.h"
 #include "contract/ledger.h"
+#include "contract/owner.h"
 #include "core/atomics.h"
 #include "hook/mirror.h"
 #include "hook/self.h"
-#include "hook/slot.h"
 #include "hook/step.h"
 #include "hook/sys.h"
 
@@ -338,13 +338,14 @@ static bool lock_all_slots(const struct gs_self_state *self)
         return false;
     for (uint32_t i = 0; i < GS_LEDGER_SLOTS; i++) {
         uint64_t at = slots + i * sizeof(struct gs_ledger_slot);
-        uint64_t owner;
+        struct gs_ledger_slot slot;
 
-        if (gs_sys_pread(self->fd, &owner, sizeof(owner), at) != (long)sizeof(owner))
+        if (gs_sys_pread(self->fd, &slot, sizeof(slot), at) != (long)sizeof(slot))
             return false;
         /* a program that closed our descriptor lives without its lock; our own word is of the
          * program that this process was before it began another */
-        if (owner != 0 && owner != self->owner_word && !gs_slot_is_owner_dead(owner))
+        if (slot.owner != 0 && slot.owner != self->owner_word &&
+            !gs_owner_has_ended(slot.owner, slot.image))
             return false;
     }
     return true;

@@ -2,10 +2,10 @@
 
 #include <errno.h>
 
+#include "contract/owner.h"
 #include "core/atomics.h"
 #include "hook/gate.h"
 #include "hook/self.h"
-#include "hook/slot.h"
 #include "hook/step.h"
 #include "hook/sys.h"
 
@@ -18,7 +18,7 @@ static int take_turn(const struct gs_self_state *self, uint64_t *turn)
 {
     uint64_t owner = gs_atomic_load(turn, __ATOMIC_ACQUIRE);
 
-    if (owner != 0 && owner != self->owner_word && !gs_slot_is_owner_dead(owner))
+    if (owner != 0 && owner != self->owner_word && !gs_owner_has_ended(owner, 0))
         return 0;
     return gs_atomic_cas(turn, &owner, self->owner_word, __ATOMIC_SEQ_CST) ? 1 : 0;
 }

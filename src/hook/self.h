@@ -60,6 +60,7 @@ struct gs_self_state {
     uint32_t pid;
     uint64_t start_ticks;
     uint64_t owner_word;
+    uint64_t image, once; /**< struct gs_owner */
     uint64_t map_bytes;
     uint32_t n_mapped; /**< devices in the mapping; the ledger's own count can be overwritten by a
                           tenant */

@@ -44,17 +44,18 @@ static int ensure_fd(struct gs_self_state *self, bool relock)
 }
 
 /** The byte lock is free, or a reaper's; ask the kernel about the process as well: a program that
- * closed our descriptor has lost its lock and lives. Where the kernel cannot tell it counts as
- * alive. */
-bool gs_slot_is_owner_dead(uint64_t owner)
+ * closed our descriptor has lost its lock and lives. A slot that carries our own word is of an
+ * image that was here before exec, unless another copy of the hook in this one has it. (Or of a
+ * process of another pid namespace with our pid and start time: its lock says so.) */
+static bool is_over(const struct gs_self_state *self, const struct gs_ledger_slot *s,
+                    uint64_t owner)
 {
-    uint64_t start;
-    int rc = gs_owner_start((uint32_t)(owner >> 32), &start);
-
-    return rc == -ESRCH || (rc == 0 && (uint32_t)start != (uint32_t)owner);
+    if (owner == self->owner_word)
+        return gs_atomic_load(&s->once, __ATOMIC_RELAXED) != self->once;
+    return gs_owner_has_ended(owner, gs_atomic_load(&s->image, __ATOMIC_RELAXED));
 }
 
-/** Free `slot` if its process is dead. The caller holds reap_spin. */
+/** Free `slot` if what had it is over. The caller holds reap_spin. */
 static void reap_one(struct gs_self_state *self, uint32_t slot, struct gs_slot_pass *pass)
 {
     struct gs_ledger_slot *s = &self->ledger->slot[slot];
@@ -68,7 +69,7 @@ static void reap_one(struct gs_self_state *self, uint32_t slot, struct gs_slot_p
         int holder = gs_sys_lock_holder(self->fd, slot);
 
         /* held by somebody else than its dead owner: another reaper is at work */
-        if (holder > 0 && (uint32_t)holder != owner >> 32 && gs_slot_is_owner_dead(owner))
+        if (holder > 0 && (uint32_t)holder != owner >> 32 && is_over(self, s, owner))
             pass->busy++;
         return;
     }
@@ -76,7 +77,7 @@ static void reap_one(struct gs_self_state *self, uint32_t slot, struct gs_slot_p
         return;
     GS_STEP("reap.locked");
     /* under the lock nobody else changes the owner of a dead slot, and nobody claims it */
-    if (gs_atomic_load(&s->owner, __ATOMIC_ACQUIRE) == owner && gs_slot_is_owner_dead(owner)) {
+    if (gs_atomic_load(&s->owner, __ATOMIC_ACQUIRE) == owner && is_over(self, s, owner)) {
         gs_share_reap(slot);
         GS_STEP("reap.shares_left");
         gs_mirror_wipe(slot);
@@ -135,6 +136,8 @@ static void fill(struct gs_self_state *self, struct gs_ledger_slot *s)
     s->flags = 0;
     s->claimed_ns = gs_sys_clock_ns(CLOCK_REALTIME);
     memcpy(s->comm, comm, sizeof(comm));
+    gs_atomic_store(&s->image, self->image, __ATOMIC_RELAXED);
+    gs_atomic_store(&s->once, self->once, __ATOMIC_RELAXED);
 }
 
 /** 0 ours; -EBUSY not free; other -errno from the kernel. */

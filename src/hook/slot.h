@@ -1,8 +1,9 @@
 #pragma once
 /* Slots: one per process of the slice; they never move. Claiming, testing and reaping them.
  *
- * Liveness = a kernel record lock on byte `slot` of the file, or (pid, start time) running: each
- * test covers the other's blind spot, so a slot is reaped only when both say dead. */
+ * Liveness = a kernel record lock on byte `slot` of the file, or (pid, start time) running the same
+ * image: each test covers the other's blind spot, so a slot is reaped only when both say dead. The
+ * lock goes with exec, which keeps pid and start time. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,9 +21,6 @@ struct gs_slot_pass {
 };
 /** Free what dead processes left: their shares first, then their sums, then the slot. Slow path. */
 struct gs_slot_pass gs_slot_reap(void);
-
-/** Has the process of this owner word ended? False where the kernel cannot tell. */
-bool gs_slot_is_owner_dead(uint64_t owner);
 
 /** One process's use of a device. */
 struct gs_slot_use {

@@ -10,6 +10,7 @@
 void gs_slot_wipe(uint32_t slot)
 {
     struct gs_self_state *self = &gs_self;
+    struct gs_ledger_slot *s = &self->ledger->slot[slot];
 
     for (uint32_t dev = 0; dev < self->n_mapped; dev++) {
         struct gs_ledger_device *d = &self->device[dev];
@@ -22,7 +23,9 @@ void gs_slot_wipe(uint32_t slot)
         gs_atomic_store(&d->use[slot].managed_bytes, 0, __ATOMIC_RELAXED);
     }
     gs_bucket_bury(slot);
+    gs_atomic_store(&s->image, 0, __ATOMIC_RELAXED);
+    gs_atomic_store(&s->once, 0, __ATOMIC_RELAXED);
     GS_STEP("wipe.before_owner");
     /* release: the zeros before, for whoever claims the slot by a compare-and-swap on this word */
-    gs_atomic_store(&self->ledger->slot[slot].owner, 0, __ATOMIC_RELEASE);
+    gs_atomic_store(&s->owner, 0, __ATOMIC_RELEASE);
 }

@@ -175,16 +175,11 @@ static int32_t lock_holder(int fd, uint32_t slot)
     return lock.l_pid > 0 ? lock.l_pid : -1;
 }
 
-/* As in every reader of ledgers: the byte's lock, or the process with that pid and start time. */
-static bool is_dead(int fd, uint32_t slot, uint64_t owner)
+/* As in every reader of ledgers: the byte's lock, or the process with that pid and start time that
+ * runs the same image. */
+static bool is_dead(int fd, uint32_t slot, const struct gs_ledger_slot *s)
 {
-    uint64_t start;
-    int rc;
-
-    if (lock_holder(fd, slot) != 0)
-        return false;
-    rc = gs_owner_start((uint32_t)(owner >> 32), &start);
-    return rc == -ESRCH || (rc == 0 && (uint32_t)start != (uint32_t)owner);
+    return lock_holder(fd, slot) == 0 && gs_owner_has_ended(s->owner, s->image);
 }
 
 static void set_unsettled(struct gs_ledgers_note *note, uint64_t since_ns)
@@ -200,17 +195,19 @@ static void set_unsettled(struct gs_ledgers_note *note, uint64_t since_ns)
     note->unsettled_ns = since_ns;
 }
 
-static void take_slot(struct gs_ledgers_slice *s, uint32_t slot, uint64_t owner,
+static void take_slot(struct gs_ledgers_slice *s, uint32_t slot, const struct gs_ledger_slot *of,
                       const struct gs_ledger_use *use, uint64_t now_ns)
 {
     struct gs_arbiter_process *p = &s->arbiter.process[slot];
     struct gs_ledgers_note *note = &s->note[slot];
+    uint64_t owner = of->owner;
 
-    if (p->owner != owner) {
+    if (p->owner != owner || note->once != of->once) {
         int32_t holder = owner != 0 ? lock_holder(s->fd, slot) : 0;
 
         gs_arbiter_forget_process(&s->arbiter, p);
-        *note = (struct gs_ledgers_note){.pid = holder > 0 ? holder : (int32_t)(owner >> 32)};
+        *note = (struct gs_ledgers_note){.once = of->once,
+                                         .pid = holder > 0 ? holder : (int32_t)(owner >> 32)};
     }
     p->owner = owner;
     if (owner == 0)
@@ -227,7 +224,7 @@ static void take_slot(struct gs_ledgers_slice *s, uint32_t slot, uint64_t owner,
         return;
     if (now_ns - note->look_ns >= LOOK_NS) {
         note->look_ns = now_ns;
-        note->is_dead = is_dead(s->fd, slot, owner);
+        note->is_dead = is_dead(s->fd, slot, of);
     }
     if (note->is_dead)
         p->wait_since_ns = p->busy_until_ns = 0; /* words that nobody will take back */
@@ -294,7 +291,7 @@ static int read_slice(struct gs_ledgers *set, struct gs_ledgers_slice *s, uint64
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++)
-        take_slot(s, i, set->slot[i].owner, &set->use[i], now_ns);
+        take_slot(s, i, &set->slot[i], &set->use[i], now_ns);
     /* a ledger that shrinks is damaged; its processes end as far as we are concerned */
     for (uint32_t i = n; i < s->arbiter.n_processes; i++)
         gs_arbiter_forget_process(&s->arbiter, &s->arbiter.process[i]);

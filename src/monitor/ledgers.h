@@ -22,6 +22,7 @@ struct gs_ledgers_grant {
 
 /** What is remembered of a slot beside the arbiter's part. */
 struct gs_ledgers_note {
+    uint64_t once;    /**< of the slot */
     uint64_t look_ns; /**< when its process was last seen alive or dead */
     int32_t pid;      /**< as this pid namespace has it; 0 not known */
     bool is_dead;

@@ -128,6 +128,9 @@ static void test_sums(void **state)
     (void)state;
     occupy(&f, 0, &me);
     occupy(&f, 1, &gone);
+    occupy(&f, 2, &me);
+    f.ledger->slot[0].image = me.image;
+    f.ledger->slot[2].image = me.image ^ 1; /* what we were before we began this program */
     memcpy(f.dev[0].uuid, "GPU-x", 6);
     f.dev[0].limit_bytes = 1000;
     f.dev[0].core_pct = 30;
@@ -135,12 +138,14 @@ static void test_sums(void **state)
     f.dev[0].held[0] = 100;
     f.dev[0].extra[0] = 7;
     f.dev[0].pending[0] = 5000; /* not taken yet */
-    f.dev[0].held[1] = 40;
+    f.dev[0].held[1] = 30;
+    f.dev[0].held[2] = 10;
     snap = read_ok(f.fd);
     assert_int_equal(snap->n_devices, 1);
-    assert_int_equal(snap->n_slots, 2);
+    assert_int_equal(snap->n_slots, 3);
     assert_int_equal(snap->is_live[0], 1);
     assert_int_equal(snap->is_live[1], 0);
+    assert_int_equal(snap->is_live[2], 0);
     assert_string_equal(snap->device[0].uuid, "GPU-x");
     assert_int_equal(snap->device[0].limit_bytes, 1000);
     assert_int_equal(snap->device[0].core_pct, 30);

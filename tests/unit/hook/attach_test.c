@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -548,6 +550,76 @@ static void test_descriptor_closed(void **state)
     assert_true(self->fd >= 0);
 }
 
+#define AGAIN "again"
+
+/** A program in a process of its own that has 900 bytes, and then begins another program, `argv`,
+ * in its place. Returns its pid when that has happened. */
+static pid_t begins_another(char *const argv[])
+{
+    int begun[2];
+    char c;
+    pid_t pid;
+
+    assert_int_equal(pipe2(begun, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        gs_attach_forget();
+        if (gs_attach() != 0 || gs_gate_reserve(0, 900, GS_CHARGE_HELD, "t") != 0)
+            _exit(100);
+        (void)execv(argv[0], argv);
+        _exit(101);
+    }
+    assert_int_equal(close(begun[1]), 0);
+    assert_int_equal(read(begun[0], &c, 1), 0);
+    assert_int_equal(close(begun[0]), 0);
+    return pid;
+}
+
+/** A program that begins another one keeps its pid, and nothing that it had: its mates need not
+ * wait for the other's end. */
+static void test_exec_seen_by_others(void **state)
+{
+    char *const argv[] = {"/bin/sleep", "1000", NULL};
+    pid_t pid;
+
+    (void)state;
+    slice_attach();
+    pid = begins_another(argv);
+    assert_int_equal(gs_gate_reserve(0, 1000, GS_CHARGE_HELD, "t"), 0);
+    assert_int_equal(kill(pid, 0), 0);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static int runs_again(void)
+{
+    if (gs_attach() != 0)
+        return 1;
+    if (gs_gate_used(0) != 0)
+        return 2;
+    return gs_gate_reserve(0, 900, GS_CHARGE_HELD, "t") == 0 ? 0 : 3;
+}
+
+/** ... and nor does it itself find that in its way, whatever the addresses it runs at. */
+static void test_exec_seen_by_itself(void **state)
+{
+    char *const argv[] = {"/proc/self/exe", AGAIN, NULL};
+    int before = personality(0xffffffff), status = 0;
+    pid_t pid;
+
+    (void)state;
+    for (int fixed = 0; fixed < 2; fixed++) {
+        if (fixed)
+            (void)personality((unsigned long)before | ADDR_NO_RANDOMIZE);
+        pid = begins_another(argv);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    (void)personality((unsigned long)before);
+}
+
 /** All slots taken by the living: the next process is refused device memory, not aborted. */
 static void test_slots_full(void **state)
 {
@@ -569,6 +641,7 @@ static void test_slots_full(void **state)
 
         assert_int_equal(gs_owner_self(&owner), 0); /* us: alive */
         ledger->slot[i].owner = gs_owner_word(&owner);
+        ledger->slot[i].once = owner.once;
     }
     assert_closed(GS_REASON_SLOTS_FULL);
     for (uint32_t i = 0; i < GS_LEDGER_SLOTS; i++)
@@ -791,7 +864,7 @@ static void test_env_changed(void **state)
     assert_int_equal(gs_gate_limit(0), 500);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -818,6 +891,8 @@ int main(void)
         CASE(test_reason_is_told),
         CASE(test_fork),
         CASE(test_descriptor_closed),
+        CASE(test_exec_seen_by_others),
+        CASE(test_exec_seen_by_itself),
         CASE(test_slots_full),
         CASE(test_no_variables),
         CASE(test_env_forms),
@@ -834,5 +909,7 @@ int main(void)
         CASE(test_env_changed),
     };
 
+    if (argc == 2 && strcmp(argv[1], AGAIN) == 0)
+        return runs_again();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
