@@ -10,19 +10,21 @@ from load import Cards
 IDLE_S = 8
 PATIENCE_S = 150
 
-# Kernels of 20 us. The end of the last ones the program learns by a function of the host, or not at all; then 8 s of CPU.
+# Kernels of 20 us. The end of the last ones the program learns by a function of the host, an event, or not at all; then 8 s
+# of CPU.
 PROGRAM = """
 import ctypes as c, os, signal, sys, threading, time
 way, end, idle = sys.argv[1], sys.argv[2], float(sys.argv[3])
 cu, p = c.CDLL("libcuda.so.1"), c.c_void_p
 def ck(rc): assert rc == 0, rc
-ctx, module, f, s = p(), p(), p(), p()
+ctx, module, f, s, e = p(), p(), p(), p(), p()
 ck(cu.cuInit(0))
 ck(cu.cuDevicePrimaryCtxRetain(c.byref(ctx), 0))
 ck(cu.cuCtxSetCurrent(ctx))
 ck(cu.cuModuleLoadData(c.byref(module), b".version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry k20us()\\n{\\n\\tret;\\n}\\n"))
 ck(cu.cuModuleGetFunction(c.byref(f), module, b"k20us"))
 ck(cu.cuStreamCreate(c.byref(s), 1))
+ck(cu.cuEventCreate(c.byref(e), 2))
 def burst(n):
     for _ in range(n):
         ck(cu.cuLaunchKernel(f, 4096, 1, 1, 256, 1, 1, 0, s, None, None))
@@ -47,12 +49,20 @@ for _ in range(20 if way not in ("nobody", "unasked") else 1):
         ck(cu.cuStreamAddCallback(s, told, None, 0))
     if way in ("function", "callback"):
         assert done.wait(10)
+    if way in ("event", "query"):
+        ck(cu.cuEventRecord(e, s))
+    if way == "event":
+        ck(cu.cuEventSynchronize(e))
+    while way == "query" and cu.cuEventQuery(e):
+        pass
 if way == "stream":
     ck(cu.cuStreamDestroy_v2(s))
 if way == "unasked":
     time.sleep(1.5)
     os.kill(os.getppid(), signal.SIGCONT)
 time.sleep(idle)
+if end == "waits":
+    ck(cu.cuStreamSynchronize(s))
 if end == "killed":
     os.kill(os.getpid(), 9)
 elif end == "_exit":
@@ -80,8 +90,8 @@ def ends(way, end, where):
 
 @scenario(ends)
 @pytest.mark.parametrize("where", ["process", "slice"])
-@pytest.mark.parametrize("end", ["exit"])
-@pytest.mark.parametrize("way", ["function", "callback", "stream"])
+@pytest.mark.parametrize("way,end", [("function", "exit"), ("callback", "exit"), ("stream", "exit"), ("event", "exit"),
+                                     ("event", "waits"), ("query", "waits")])
 def test_an_orderly_end_is_charged_by_the_card(seen, way, end, where):
     assert seen < 1.5  # 8 s of CPU would be 32 of waiting
 

@@ -6,7 +6,8 @@
  * - ends HOW KERNEL: process after process: one launch, then copy | query | event | leave | die
  * - contexts KERNEL: a context for each launch, destroyed at once
  * - unlike LONG_US PERCENT HOW SHORT_US: one kernel, now long, now short, at random: waited for
- * each (sync, poll), in a queue (stream), in batches (host, event, nap)
+ * each (sync, poll), in a queue (stream), in batches (host, event, nap); in a queue beside waits
+ * that say nothing of it: they fail (failing), or are for an idle context (elsewhere)
  * - streams LONG_US PERCENT HOW SHORT_US: the same on two streams in turn; after each pair the
  * program waits for both (context), or never does (never)
  * - pauses: short kernels in bursts, and nobody waits for them
@@ -198,6 +199,37 @@ static void tell(void *user)
     (void)sem_post(&told);
 }
 
+static bool is_queue(const char *how)
+{
+    return strcmp(how, "stream") == 0 || strcmp(how, "failing") == 0 ||
+           strcmp(how, "elsewhere") == 0;
+}
+
+/* A wait that no context is there for. */
+static void fail_to_wait(void)
+{
+    must(load.drv.set(NULL), "cuCtxSetCurrent");
+    if (load.drv.sync_ctx() == CUDA_SUCCESS)
+        exit(1);
+    must(load.drv.set(load.ctx), "cuCtxSetCurrent");
+}
+
+/* A thread that waits for a context in which nothing happens. */
+static void *wait_elsewhere(void *unused)
+{
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    CUcontext idle;
+
+    (void)unused;
+    find("cuCtxCreate_v2", &create);
+    must(create(&idle, 0, 0), "cuCtxCreate");
+    while (!over()) {
+        must(load.drv.sync_ctx(), "cuCtxSynchronize");
+        rest_us(20);
+    }
+    return NULL;
+}
+
 /* How the program learns that what it launched is done. */
 static void await_end(const char *how, CUevent event)
 {
@@ -206,7 +238,7 @@ static void await_end(const char *how, CUevent event)
     } else if (strcmp(how, "poll") == 0) {
         while (load.drv.stream_query(NULL) == CUDA_ERROR_NOT_READY)
             rest_us(50);
-    } else if (strcmp(how, "stream") == 0) { /* it waits before it uses the event again */
+    } else if (is_queue(how)) { /* it waits before it uses the event again */
         must(load.drv.event_record(event, NULL), "cuEventRecord");
     } else if (strcmp(how, "host") == 0) {
         must(load.drv.host_func(NULL, tell, NULL), "cuLaunchHostFunc");
@@ -248,7 +280,7 @@ static int unlike(uint64_t long_ns, uint32_t permille, const char *how, uint64_t
                   const char *seconds)
 {
     bool alone = strcmp(how, "sync") == 0 || strcmp(how, "poll") == 0;
-    bool queues = strcmp(how, "stream") == 0;
+    bool queues = is_queue(how), fails = strcmp(how, "failing") == 0;
     uint32_t batch = alone ? 1 : queues ? QUEUED : BATCH;
     CUevent event[EVENTS];
     uint32_t random = (uint32_t)getpid(); /* each process another order */
@@ -258,12 +290,17 @@ static int unlike(uint64_t long_ns, uint32_t permille, const char *how, uint64_t
     for (uint32_t i = 0; i < EVENTS; i++)
         must(load.drv.event_new(&event[i], 0), "cuEventCreate");
     begin(seconds);
+    if (strcmp(how, "elsewhere") == 0 &&
+        pthread_create(&(pthread_t){0}, NULL, wait_elsewhere, NULL) != 0)
+        return 1;
     for (uint32_t n = 0; !over(); n++) {
         if (queues)
             must(load.drv.event_sync(event[n % EVENTS]), "cuEventSynchronize");
         for (uint32_t i = 0; i < batch; i++) {
             random = random * 1103515245u + 12345u;
             launch_of((random >> 16) % 1000 < permille ? long_ns : short_ns);
+            if (fails)
+                fail_to_wait();
         }
         await_end(how, event[n % EVENTS]);
     }

@@ -95,3 +95,12 @@ void gs_launch_context_going(CUcontext context)
 void gs_launch_forget(void)
 {
 }
+
+void gs_launch_seen_context(CUcontext context)
+{
+    (void)context;
+}
+
+void gs_launch_seen_something(void)
+{
+}

@@ -92,6 +92,7 @@ enum { GS_DRIVER_LIB_CUDA, GS_DRIVER_LIB_NVML };
     X(cuStreamGetDevice)                                                                           \
     X(cuStreamIsCapturing)                                                                         \
     X(cuStreamIsCapturing_ptsz)                                                                    \
+    X(cuStreamQuery)                                                                               \
     X(cuStreamQuery_ptsz)                                                                          \
     X(cuStreamSynchronize_ptsz)                                                                    \
     X(cuThreadExchangeStreamCaptureMode)

@@ -25,6 +25,8 @@
 /* What is asked of streams' next launches, beside GS_LAUNCH_WATCH: 2 a sample that asks others,
  * 1 a mark. */
 #define ASK_OTHERS 2u
+/* Streams that are asked whether they are done, and are not, after one wait. */
+#define ASK_MOST 8u
 
 _Thread_local char gs_launch_thread;
 
@@ -125,8 +127,11 @@ static struct gs_launch_stream *claim_stream(const struct gs_timing_where *where
 {
     struct gs_launch_stream *s = gs_launch_stream_of(where->id);
 
-    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == where->id)
+    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == where->id) {
+        if (wheres[s - gs_launch_streams].context != where->context) /* a default stream's */
+            wheres[s - gs_launch_streams] = *where;
         return s;
+    }
     (void)gs_mark_close(s);
     __atomic_store_n(&s->since, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->first_ns, 0, __ATOMIC_RELAXED);
@@ -482,13 +487,13 @@ uint64_t gs_launch_id_of(CUstream stream, bool per_thread)
     return gs_launch_stream_id(&l);
 }
 
-/* The program has seen the stream done. */
-static void see_window(struct gs_launch_stream *s)
+/* The program has seen the stream done, whose window began at `first`; 0: it has none. */
+static void see_window(struct gs_launch_stream *s, uint64_t first)
 {
-    uint64_t first = __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED), now, window;
     uint32_t dev = __atomic_load_n(&s->dev, __ATOMIC_RELAXED);
+    uint64_t now, window;
 
-    if (first == 0)
+    if (first == 0 || __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED) != first)
         return;
     now = gs_limiter_clock();
     window = window_of(s);
@@ -547,27 +552,121 @@ void gs_launch_telling(CUstream stream, bool per_thread)
     gs_capture_restore(&relaxed);
 }
 
-void gs_launch_seen(uint64_t id)
+static CUcontext current_context(void)
+{
+    const struct gs_driver *cuda = gs_driver_cuda();
+    CUcontext context = NULL;
+
+    return cuda->cuCtxGetCurrent != NULL && cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS
+               ? context
+               : NULL;
+}
+
+static bool is_special(const struct gs_timing_where *where)
+{
+    return (uintptr_t)where->stream <= GS_LAUNCH_LAST_SPECIAL;
+}
+
+/* Does the driver say that the stream is done? Default streams can be asked for where they are. */
+static bool is_done(const struct gs_timing_where *where, CUcontext current)
+{
+    const struct gs_driver *cuda = gs_driver_cuda();
+    gs_fn_cuStreamQuery *query = cuda->cuStreamQuery;
+
+    if (is_special(where)) {
+        if (where->context != current ||
+            where->id != gs_launch_id_of(where->stream, where->per_thread))
+            return false;
+        query = where->per_thread ? cuda->cuStreamQuery_ptsz : query;
+    }
+    return query != NULL && query(where->stream) == CUDA_SUCCESS;
+}
+
+/* The program has learnt of something, and nobody knows of what: which streams are done is the
+ * driver's to say. Windows of those that are would last through the program's next pause. Not while
+ * anything is recorded: a question to a stream that is, or that the default stream waits for, would
+ * end that. */
+static void see_done(void)
+{
+    static uint32_t from;
+    CUcontext current = current_context();
+    uint32_t busy = 0, begin = __atomic_fetch_add(&from, 1, __ATOMIC_RELAXED);
+    struct gs_capture_relaxed relaxed;
+    bool done;
+
+    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS && busy < ASK_MOST && !gs_capture_any(); i++) {
+        uint32_t at = (begin + i) % GS_LAUNCH_STREAMS;
+        struct gs_launch_stream *s = &gs_launch_streams[at];
+        uint64_t first = __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED);
+        struct gs_timing_where where = wheres[at];
+
+        if (first == 0 || where.id != __atomic_load_n(&s->id, __ATOMIC_RELAXED))
+            continue;
+        relaxed = gs_capture_relax();
+        done = is_done(&where, current);
+        gs_capture_restore(&relaxed);
+        if (done)
+            see_window(s, first);
+        else
+            busy++;
+    }
+}
+
+/* Windows of a context's streams. Default streams of one card have one name, whatever the context:
+ * the entry is of the one that was there last. */
+static void see_context(CUcontext context)
+{
+    for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++) {
+        struct gs_launch_stream *s = &gs_launch_streams[i];
+
+        if (wheres[i].context == context)
+            see_window(s, __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED));
+    }
+}
+
+/* What events tell. */
+static void settle_seen(void)
 {
     struct gs_capture_relaxed relaxed;
+
+    if (!gs_inflight_any() && !gs_mark_any())
+        return;
+    relaxed = gs_capture_relax();
+    gs_mark_end_all();
+    (void)gs_inflight_harvest();
+    gs_capture_restore(&relaxed);
+    for (uint32_t dev = 0; dev < gs_self.n_devices; dev++)
+        gs_inflight_blind_seen(dev, gs_limiter_clock());
+}
+
+void gs_launch_seen(uint64_t id)
+{
     struct gs_launch_stream *s = gs_launch_stream_of(id);
+    const struct gs_timing_where *where = &wheres[s - gs_launch_streams];
 
     if (!gs_launch_is_seeing())
         return;
-    if (gs_inflight_any() || gs_mark_any()) {
-        relaxed = gs_capture_relax();
-        gs_mark_end_all();
-        (void)gs_inflight_harvest();
-        gs_capture_restore(&relaxed);
-        for (uint32_t dev = 0; dev < gs_self.n_devices; dev++)
-            gs_inflight_blind_seen(dev, gs_limiter_clock());
-    }
-    if (id == GS_LAUNCH_EVERYTHING) {
-        for (uint32_t i = 0; i < GS_LAUNCH_STREAMS; i++)
-            see_window(&gs_launch_streams[i]);
-    } else if (id != GS_LAUNCH_SOMETHING && __atomic_load_n(&s->id, __ATOMIC_RELAXED) == id) {
-        see_window(s);
-    }
+    settle_seen();
+    if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == id && where->id == id &&
+        (!is_special(where) || where->context == current_context()))
+        see_window(s, __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED));
+}
+
+void gs_launch_seen_context(CUcontext context)
+{
+    if (!gs_launch_is_seeing())
+        return;
+    settle_seen();
+    see_context(context != NULL ? context : current_context());
+    see_done(); /* green contexts of it are done, too */
+}
+
+void gs_launch_seen_something(void)
+{
+    if (!gs_launch_is_seeing())
+        return;
+    settle_seen();
+    see_done();
 }
 
 void gs_launch_harvest(void)
@@ -639,7 +738,7 @@ void gs_launch_context_going(CUcontext context)
 
     if (has_work(context)) {
         finish_context(context);
-        gs_launch_seen(GS_LAUNCH_EVERYTHING);
+        gs_launch_seen_context(context);
     }
     gs_mark_purge(context);
     gs_inflight_purge(context);

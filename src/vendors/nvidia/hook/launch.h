@@ -127,10 +127,6 @@ static inline CUresult gs_launch_paid(const struct gs_launch *l, CUresult result
 void gs_launch_begin(struct gs_launch *launch);
 CUresult gs_launch_end(struct gs_launch *launch, CUresult result);
 
-/** What a wait waited for, beside a stream (gs_launch_id_of). */
-#define GS_LAUNCH_SOMETHING  0u         /**< an event, or one does not know */
-#define GS_LAUNCH_EVERYTHING UINT64_MAX /**< all of a context */
-
 /** Name of a stream. @per_thread the row is a `_ptsz` or `_ptds` twin. */
 uint64_t gs_launch_id_of(CUstream stream, bool per_thread);
 /** The program is about to wait for that: note its end where that may matter. */
@@ -138,8 +134,13 @@ void gs_launch_waiting(uint64_t id);
 /** The program goes on without a word once the stream is done: note its end now. Not of a stream
  *  that is being captured. @per_thread as above. */
 void gs_launch_telling(CUstream stream, bool per_thread);
-/** The program saw something done: a wait, a question or a copy came back. Settle what is done. */
+/** The program saw that stream done: a wait, a question or a copy came back, and has not failed.
+ * Settle what is done. */
 void gs_launch_seen(uint64_t id);
+/** The same of all streams of a context; NULL the current one. */
+void gs_launch_seen_context(CUcontext context);
+/** The same of an event, or one does not know of what. */
+void gs_launch_seen_something(void);
 /** Settle what is done, by a thread that waits in the limiter. */
 void gs_launch_harvest(void);
 /** Is there anything that gs_launch_seen() could settle? */

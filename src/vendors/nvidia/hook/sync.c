@@ -7,35 +7,50 @@
  * rows an idle process would stay charged for memory that the card has back, and its neighbours in
  * the slice would be refused. And launches that were measured are likely done now. */
 
-static CUresult after(CUresult result, uint64_t id)
+static bool is_seen(CUresult result)
 {
     if (result == CUDA_SUCCESS)
         gs_meter_synchronized();
-    gs_launch_seen(id);
-    return result;
+    return result == CUDA_SUCCESS;
 }
 
 CUresult gs_nv_ctx_synchronize(gs_fn_cuCtxSynchronize *real)
 {
-    return after(real(), GS_LAUNCH_EVERYTHING);
+    CUresult result = real();
+
+    if (is_seen(result))
+        gs_launch_seen_context(NULL);
+    return result;
 }
 
 CUresult gs_nv_ctx_synchronize_v2(gs_fn_cuCtxSynchronize_v2 *real, CUcontext ctx)
 {
-    return after(real(ctx), GS_LAUNCH_SOMETHING);
+    CUresult result = real(ctx);
+
+    if (is_seen(result))
+        gs_launch_seen_context(ctx);
+    return result;
 }
 
 CUresult gs_nv_event_synchronize(gs_fn_cuEventSynchronize *real, CUevent hEvent)
 {
-    return after(real(hEvent), GS_LAUNCH_SOMETHING);
+    CUresult result = real(hEvent);
+
+    if (is_seen(result))
+        gs_launch_seen_something();
+    return result;
 }
 
 CUresult gs_nv_stream_synchronize(gs_fn_cuStreamSynchronize *real, CUstream hStream)
 {
     uint64_t id = gs_launch_id_of(hStream, real == gs_driver_cuda()->cuStreamSynchronize_ptsz);
+    CUresult result;
 
     gs_launch_waiting(id);
-    return after(real(hStream), id);
+    result = real(hStream);
+    if (is_seen(result))
+        gs_launch_seen(id);
+    return result;
 }
 
 /* A function of the host behind work: that is how the program learns of its end, and nobody comes
@@ -62,7 +77,7 @@ CUresult gs_nv_event_query(gs_fn_cuEventQuery *real, CUevent hEvent)
     CUresult result = real(hEvent);
 
     if (result == CUDA_SUCCESS && gs_launch_is_seeing())
-        gs_launch_seen(GS_LAUNCH_SOMETHING);
+        gs_launch_seen_something();
     return result;
 }
 
