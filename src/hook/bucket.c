@@ -157,6 +157,17 @@ uint64_t gs_bucket_wait_ns(int64_t tokens_ns, uint32_t share_bp)
     return (debt / share_bp + 2) * GRAIN_NS;
 }
 
+void gs_bucket_cut(struct gs_ledger_device *d, uint64_t now_ns)
+{
+    const uint64_t first = FORGIVEN_FIRST_NS * FORGIVEN_PART;
+    uint64_t seen = gs_atomic_load(&d->forgiven_ns, __ATOMIC_RELAXED);
+
+    (void)add(&d->bucket, 0, HEAD_START_NS, true);
+    while (seen != 0 && seen < now_ns && now_ns - seen > first &&
+           !gs_atomic_cas(&d->forgiven_ns, &seen, now_ns - first, __ATOMIC_ACQUIRE)) {
+    }
+}
+
 uint64_t gs_bucket_less_forgiven(struct gs_ledger_device *d, uint64_t ns, uint64_t now_ns)
 {
     const uint64_t most = FORGIVEN_MOST_NS * FORGIVEN_PART,

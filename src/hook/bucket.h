@@ -44,3 +44,7 @@ void gs_bucket_bury(uint32_t slot);
 /** Of card time beyond what was paid that may be a hitch of the machine a little is forgiven, as
  *  much as has come up since: a part of the time, for the whole slice. Returns the rest of `ns`. */
 uint64_t gs_bucket_less_forgiven(struct gs_ledger_device *d, uint64_t ns, uint64_t now_ns);
+
+/** The share has become smaller by far: what has piled up under the larger one, to be used and to
+ * be forgiven, is not used under this one. Of both as much is left as a slice begins with. */
+void gs_bucket_cut(struct gs_ledger_device *d, uint64_t now_ns);

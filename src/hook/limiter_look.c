@@ -6,6 +6,7 @@
 #include "core/atomics.h"
 #include "hook/board.h"
 #include "hook/bucket.h"
+#include "hook/limiter.h"
 #include "hook/limiter_local.h"
 #include "hook/self.h"
 #include "hook/spin.h"
@@ -15,6 +16,8 @@
 
 /* No honest board gives back more at once: it is written every 20 ms. */
 #define REFUND_MAX_NS 1000000000u
+/* A share that is smaller by this part of it is another one. */
+#define SMALLER_PART 5u
 
 /** The board's sum is `refund_ns` by now: one process of the slice takes the difference. */
 static void take_refund(uint32_t dev, uint64_t refund_ns, uint32_t share_bp, uint64_t now_ns)
@@ -67,6 +70,18 @@ static bool ask_monitor(uint64_t now_ns, bool *ret_is_lent)
     return yields;
 }
 
+/** Loans go up and down a little from tick to tick: that alone cuts nothing. */
+static void take_over(uint32_t dev, uint32_t share_bp, uint64_t now_ns)
+{
+    struct gs_limiter_card *card = &gs_limiter_local.card[dev];
+    uint32_t before = __atomic_exchange_n(&card->now_bp, share_bp, __ATOMIC_RELAXED);
+
+    if (GS_LIKELY(share_bp >= before - before / SMALLER_PART))
+        return;
+    gs_bucket_cut(&gs_self.device[dev], now_ns);
+    gs_limiter_recall(); /* a chunk of the larger share */
+}
+
 struct gs_limiter_view gs_limiter_look(uint32_t dev, uint64_t now_ns)
 {
     struct gs_limiter_card *card = &gs_limiter_local.card[dev];
@@ -90,7 +105,7 @@ struct gs_limiter_view gs_limiter_look(uint32_t dev, uint64_t now_ns)
         view.flags &= ~GS_BOARD_YIELD;
     if ((view.flags & GS_BOARD_YIELD) != 0 && view.share_bp > GS_LIMITER_YIELD_BP)
         view.share_bp = GS_LIMITER_YIELD_BP;
-    __atomic_store_n(&card->now_bp, view.share_bp, __ATOMIC_RELAXED);
+    take_over(dev, view.share_bp, now_ns);
     __atomic_store_n(&card->now_others, board.others, __ATOMIC_RELAXED);
     __atomic_store_n(&card->now_flags, view.flags, __ATOMIC_RELAXED);
     return view;

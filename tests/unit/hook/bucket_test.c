@@ -243,6 +243,29 @@ static void test_forgiven_to_the_slice_as_a_whole(void **state)
     assert_int_equal(gs_bucket_less_forgiven(&d, 500 * MS, 4 * MS + 1), 500 * MS - 20 * 1000);
 }
 
+/** A neighbour comes back: what was there for the taking under the loan is not used beside it. */
+static void test_cut(void **state)
+{
+    struct gs_ledger_device d;
+
+    (void)state;
+    memset(&d, 0, sizeof(d));
+    d.bucket.tokens_ns = 70 * MS;
+    assert_int_equal(gs_bucket_less_forgiven(&d, 2 * MS, NOW - 8000 * MS), 0);
+    gs_bucket_cut(&d, NOW); /* 40 ms had come up to be forgiven */
+    assert_int_equal(d.bucket.tokens_ns, 2 * MS);
+    assert_int_equal(gs_bucket_less_forgiven(&d, 5 * MS, NOW), 3 * MS);
+    d.bucket.tokens_ns = -30 * (int64_t)MS; /* debts stay */
+    gs_bucket_cut(&d, NOW);
+    assert_int_equal(d.bucket.tokens_ns, -30 * (int64_t)MS);
+    assert_int_equal(gs_bucket_less_forgiven(&d, 5 * MS, NOW), 5 * MS); /* used up stays used up */
+    d.forgiven_ns = UINT64_MAX;
+    gs_bucket_cut(&d, NOW);
+    d.forgiven_ns = 0;
+    gs_bucket_cut(&d, NOW);
+    assert_int_equal(gs_bucket_less_forgiven(&d, 5 * MS, NOW), 3 * MS);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup(fn, reset)
@@ -256,6 +279,7 @@ int main(void)
         TEST(test_bury),
         TEST(test_bury_charges_the_time),
         TEST(test_forgiven_to_the_slice_as_a_whole),
+        TEST(test_cut),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
