@@ -445,6 +445,33 @@ static void give_back(uint32_t dev, uint64_t ns)
     poke(card, SLEEPS_FOR_TIME);
 }
 
+/** A measured launch took other than it had paid. */
+static void settle_difference(uint32_t dev, uint64_t cost_ns, uint64_t used_ns)
+{
+    struct gs_ledger_bucket *bucket = &gs_self.device[dev].bucket;
+
+    if (used_ns < cost_ns)
+        give_back(dev, cost_ns - used_ns);
+    else if (__atomic_load_n(&gs_limiter_card_of(dev)->now_bp, __ATOMIC_RELAXED) == GS_SHARE_ALL_BP)
+        gs_bucket_drain(bucket, used_ns - cost_ns);
+    else
+        gs_bucket_charge(bucket, used_ns - cost_ns);
+}
+
+void gs_limiter_leave(void)
+{
+    for (uint32_t dev = 0; dev < gs_self.n_devices && dev < GS_LEDGER_DEVICES; dev++) {
+        /* Taken first: killed in between it is lost once. Threads that still launch take anew. */
+        int64_t left = __atomic_exchange_n(&gs_limiter_credit[dev].ns, 0, __ATOMIC_RELAXED);
+
+        GS_STEP("leave.taken");
+        if (left > 0)
+            give_back(dev, (uint64_t)left);
+        else if (left < 0)
+            settle_difference(dev, 0, (uint64_t)-left);
+    }
+}
+
 void gs_limiter_cancel(uint32_t dev, uint64_t cost_ns, bool measured)
 {
     if (GS_UNLIKELY(dev >= gs_self.n_devices))
@@ -517,19 +544,6 @@ static uint64_t note_outstanding(uint32_t dev, uint64_t start, uint64_t end, uin
     alone = card->run_alone;
     gs_spin_unlock(&card->spin);
     return alone;
-}
-
-/** A measured launch took other than it had paid. */
-static void settle_difference(uint32_t dev, uint64_t cost_ns, uint64_t used_ns)
-{
-    struct gs_ledger_bucket *bucket = &gs_self.device[dev].bucket;
-
-    if (used_ns < cost_ns)
-        give_back(dev, cost_ns - used_ns);
-    else if (__atomic_load_n(&gs_limiter_card_of(dev)->now_bp, __ATOMIC_RELAXED) == GS_SHARE_ALL_BP)
-        gs_bucket_drain(bucket, used_ns - cost_ns);
-    else
-        gs_bucket_charge(bucket, used_ns - cost_ns);
 }
 
 void gs_limiter_settle(uint32_t dev, uint64_t cost_ns, uint64_t start_ns, uint64_t end_ns,

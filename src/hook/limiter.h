@@ -42,6 +42,8 @@ void gs_limiter_publish(void);
 /** Throw away the credit at hand on every card, what threads took of it included
  *  (gs_engine.launch_epoch), so that the next launch looks at everything. Async-signal-safe. */
 void gs_limiter_recall(void);
+/** The process ends in good order: what it has at hand goes back to the slice. */
+void gs_limiter_leave(void);
 /** Forked child: nothing of the parent's counts. */
 void gs_limiter_forget(void);
 

@@ -28,7 +28,12 @@ def share(cores, seconds, n, *argv, lives_s=None):
 def test_short_lives_begin_with_what_others_of_the_slice_found(loops, long, percent):
     """None lives long enough to find out by itself that launches of its kernel differ."""
     got = share(30, 9, loops, "unlike", long, percent, "sync", "20", lives_s=0.3)
-    assert 0.22 < got < 0.30 + 0.02
+    assert got == pytest.approx(0.30, abs=0.03)
+
+
+def test_short_lives_use_what_they_take():
+    """Each end took what was left of 3 ms with it: three loops of 6 ms had 26 for 30."""
+    assert share(30, 8, 3, "moment", "k20us", "300", lives_s=1) == pytest.approx(0.30, abs=0.02)
 
 
 @pytest.mark.parametrize("processes", [2, 4])

@@ -4,6 +4,7 @@
  * usage: ways_client WHAT ARGUMENTS... SECONDS
  *
  * - ends HOW KERNEL: process after process: one launch, then copy | query | event | leave | die
+ * - moment KERNEL COUNT: so many launches, waits now and then, and a good end
  * - contexts KERNEL: a context for each launch, destroyed at once
  * - unlike LONG_US PERCENT HOW SHORT_US: one kernel, now long, now short, at random: waited for
  * each (sync, poll), in a queue (stream), in batches (host, event, nap); in a queue beside waits
@@ -135,6 +136,17 @@ static int ends(const char *how, const char *kernel, const char *seconds)
         if (pid < 0 || waitpid(pid, &status, 0) != pid ||
             (WIFEXITED(status) && WEXITSTATUS(status) != 0))
             return 1;
+    }
+    return 0;
+}
+
+static int moment(const char *kernel, uint32_t count)
+{
+    open_kernels(kernel);
+    for (uint32_t i = 0; i < count; i++) {
+        must(load_launch(&load, 0, NULL), "launch");
+        if (i % 10 == 0 || i + 1 == count)
+            must(load.drv.stream_sync(NULL), "cuStreamSynchronize");
     }
     return 0;
 }
@@ -516,6 +528,8 @@ int main(int argc, char **argv)
         return fresh(argv[2], argv[3], argv[4]);
     if (strcmp(what, "many") == 0 && argc == 4)
         return many(argv[2], argv[3]);
+    if (argc == 5 && strcmp(what, "moment") == 0)
+        return moment(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
     if (strcmp(what, "captures") == 0 && argc == 4)
         return captures(argv[2], argv[3]);
     (void)fprintf(stderr, "usage: see ways_client.c\n");

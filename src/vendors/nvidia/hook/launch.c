@@ -331,17 +331,13 @@ static bool is_anything_held(void)
     return gs_limiter_is_on();
 }
 
-/* The program ends in good order. What is done is settled; of the rest the ledger says since when
- * it is out. */
-static void settle_rest(void)
+static void settle_done(void)
 {
     const struct gs_driver *cuda = gs_driver_cuda();
     struct gs_capture_relaxed relaxed;
     CUcontext context;
 
-    if (gs_engine_depth != 0)
-        return; /* a signal's handler ends it in the middle of a call of ours */
-    if (!gs_launch_is_seeing() || !(gs_inflight_any() || gs_mark_any()))
+    if (!gs_inflight_any() && !gs_mark_any())
         return;
     if (cuda->cuCtxGetCurrent == NULL || cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         return; /* the driver has ended before us, after all */
@@ -349,6 +345,18 @@ static void settle_rest(void)
     gs_mark_end_all();
     (void)gs_inflight_harvest();
     gs_capture_restore(&relaxed);
+}
+
+/* The program ends in good order. What is done is settled; of the rest the ledger says since when
+ * it is out. What was taken ahead goes back. */
+static void settle_rest(void)
+{
+    if (gs_engine_depth != 0) /* a signal's handler ends it in the middle of a call of ours */
+        return;
+    if (!gs_launch_is_seeing())
+        return;
+    settle_done();
+    gs_limiter_leave();
 }
 
 void gs_launch_begin(struct gs_launch *l)
