@@ -23,7 +23,7 @@ ck(cu.cuDevicePrimaryCtxRetain(c.byref(ctx), 0))
 ck(cu.cuCtxSetCurrent(ctx))
 ck(cu.cuModuleLoadData(c.byref(module), b".version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry k20us()\\n{\\n\\tret;\\n}\\n"))
 ck(cu.cuModuleGetFunction(c.byref(f), module, b"k20us"))
-ck(cu.cuStreamCreate(c.byref(s), 1))
+ck(cu.cuStreamCreate(c.byref(s), 0 if way == "default" else 1))
 ck(cu.cuEventCreate(c.byref(e), 2))
 def burst(n):
     for _ in range(n):
@@ -51,6 +51,8 @@ for _ in range(20 if way not in ("nobody", "unasked") else 1):
         assert done.wait(10)
     if way in ("event", "query"):
         ck(cu.cuEventRecord(e, s))
+    if way == "default":
+        ck(cu.cuStreamSynchronize(None))
     if way == "event":
         ck(cu.cuEventSynchronize(e))
     while way == "query" and cu.cuEventQuery(e):
@@ -91,7 +93,7 @@ def ends(way, end, where):
 @scenario(ends)
 @pytest.mark.parametrize("where", ["process", "slice"])
 @pytest.mark.parametrize("way,end", [("function", "exit"), ("callback", "exit"), ("stream", "exit"), ("event", "exit"),
-                                     ("event", "waits"), ("query", "waits")])
+                                     ("event", "waits"), ("query", "waits"), ("default", "waits")])
 def test_an_orderly_end_is_charged_by_the_card(seen, way, end, where):
     assert seen < 1.5  # 8 s of CPU would be 32 of waiting
 

@@ -570,6 +570,12 @@ static CUcontext current_context(void)
                : NULL;
 }
 
+/* The default stream that all streams of a context share, unless they say otherwise. */
+static bool is_legacy(uint64_t id)
+{
+    return id <= ((uint64_t)GS_LEDGER_DEVICES << 4 | 1u);
+}
+
 static bool is_special(const struct gs_timing_where *where)
 {
     return (uintptr_t)where->stream <= GS_LAUNCH_LAST_SPECIAL;
@@ -658,6 +664,8 @@ void gs_launch_seen(uint64_t id)
     if (__atomic_load_n(&s->id, __ATOMIC_RELAXED) == id && where->id == id &&
         (!is_special(where) || where->context == current_context()))
         see_window(s, __atomic_load_n(&s->first_ns, __ATOMIC_RELAXED));
+    if (is_legacy(id))
+        see_done(); /* it waits for others */
 }
 
 void gs_launch_seen_context(CUcontext context)
