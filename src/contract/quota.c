@@ -12,6 +12,20 @@ const char *gs_quota_policy_name(uint32_t policy)
     return policy < GS_POLICY_COUNT ? policy_names[policy] : "?";
 }
 
+const char *gs_quota_priority_name(uint32_t priority)
+{
+    switch (priority) {
+    case GS_PRIORITY_NONE:
+        return "none";
+    case GS_PRIORITY_LOW:
+        return "low";
+    case GS_PRIORITY_HIGH:
+        return "high";
+    default:
+        return "?";
+    }
+}
+
 /** `*line` is exactly `key`, one blank, and a value that replaces it. */
 static int cut_key(struct gs_str *line, struct gs_str key)
 {

@@ -72,3 +72,5 @@ GS_WUR int gs_quota_parse(struct gs_str text, struct gs_quota *ret_quota, uint32
 GS_WUR int gs_quota_format(const struct gs_quota *quota, char *buf, size_t cap);
 /** "fixed", "elastic", "off"; "?" outside the table. */
 const char *gs_quota_policy_name(uint32_t policy);
+/** "none", "low", "high"; "?" outside the table. */
+const char *gs_quota_priority_name(uint32_t priority);

@@ -350,6 +350,15 @@ void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge)
     }
 }
 
+void gs_gate_card_full(uint32_t dev, uint64_t bytes, const char *what)
+{
+    struct gs_self_state *self = &gs_self;
+
+    if (GS_LIKELY(dev < self->n_devices))
+        refuse(self, dev, bytes != 0 ? GS_REASON_CARD_FULL : GS_REASON_CARD_FULL_ANY, what,
+               (uint64_t[4]){bytes, gs_gate_used(dev), limit_of(self, dev), 0});
+}
+
 void gs_gate_force(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 {
     struct gs_self_state *self = &gs_self;

@@ -30,6 +30,11 @@ GS_WUR int gs_gate_try(uint32_t dev, uint64_t bytes, enum gs_charge charge, cons
 /** Give back what a reserve took. Saturates at zero and counts the mismatch. */
 void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge);
 
+/** The driver had no room on the card for what the slice was granted, and the grant is given back:
+ * counted and logged as a refusal, so that nobody blames the limit.
+ *  @bytes  0 where it is not known how much it is. */
+void gs_gate_card_full(uint32_t dev, uint64_t bytes, const char *what);
+
 /** Add to the books what the driver has already taken (no refusal possible any more). */
 void gs_gate_force(uint32_t dev, uint64_t bytes, enum gs_charge charge);
 

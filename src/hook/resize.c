@@ -98,6 +98,9 @@ static void take(struct gs_self_state *self, const struct gs_quota *quota)
 
     if (first)
         log_folder(GS_REASON_RESIZED, quota->generation);
+    if (first && self->priority != quota->priority)
+        gs_ring_log(GS_REASON_RESIZED_PRIORITY, GS_RING_NO_DEVICE,
+                    gs_quota_priority_name(quota->priority), NULL);
     for (uint32_t i = 0; i < self->n_devices; i++)
         take_device(self, i, find(quota, self->uuid[i]), first);
     __atomic_store_n(&self->priority, quota->priority, __ATOMIC_RELAXED);

@@ -93,6 +93,7 @@ static void the_gate_follows_an_announced_quota(void **state)
     assert_int_equal(gs_self.region->sm_limit_pct[0], 50);
     assert_int_equal(gs_self.region->priority, 0);
     assert_int_equal(count(GS_REASON_RESIZED), 1);
+    assert_int_equal(count(GS_REASON_RESIZED_PRIORITY), 1);
 }
 
 static void a_query_follows_as_well(void **state)

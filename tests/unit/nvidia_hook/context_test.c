@@ -195,8 +195,14 @@ static void the_driver_fails_to_make_one(void **state)
                      CUDA_ERROR_LAUNCH_FAILED);
     assert_int_equal(fake.device[0].extra, 0);
     fake.device[0].physical = 5 * MIB;
+    assert_int_equal(fake.n_full, 0);
     assert_int_equal(gs_nv_ctx_create(fake_ctx_create, &context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(fake.device[0].extra, 0);
+    assert_int_equal(fake.n_full, 1);
+    assert_int_equal(fake.full_bytes, 10 * MIB);
+    assert_int_equal(gs_nv_primary_ctx_retain(fake_primary_retain, &context, 0),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.n_full, 2);
     assert_int_equal(gs_nv_ctx_create(fake_ctx_create, NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(gs_nv_ctx_create(fake_ctx_create, &context, 0, 9), CUDA_ERROR_INVALID_DEVICE);
     assert_int_equal(gs_nv_ctx_create(fake_ctx_create, &context, 0, -1), CUDA_ERROR_INVALID_DEVICE);

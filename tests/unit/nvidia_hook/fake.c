@@ -50,6 +50,14 @@ void gs_gate_release(uint32_t dev, uint64_t bytes, enum gs_charge charge)
     fake.held -= bytes;
 }
 
+void gs_gate_card_full(uint32_t dev, uint64_t bytes, const char *what)
+{
+    (void)dev, (void)what;
+    fake.n_full++;
+    fake.full_bytes = bytes;
+    fake.full_held = fake.held;
+}
+
 void gs_gate_force(uint32_t dev, uint64_t bytes, enum gs_charge charge)
 {
     (void)dev, (void)charge;

@@ -25,6 +25,9 @@ struct fake {
     /* the gate */
     uint64_t limit;
     uint64_t held;
+    uint32_t n_full;     /* times that the gate was told of a full card */
+    uint64_t full_bytes; /* what there was no room for, last */
+    uint64_t full_held;  /* what was charged then */
     uint64_t shared;
     uint32_t refusals;
 };

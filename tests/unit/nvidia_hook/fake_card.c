@@ -42,6 +42,15 @@ int gs_gate_reserve(uint32_t dev, uint64_t bytes, enum gs_charge charge, const c
     return 0;
 }
 
+void gs_gate_card_full(uint32_t dev, uint64_t bytes, const char *what)
+{
+    (void)what;
+    assert_true(dev < FAKE_DEVICES);
+    fake.n_full++;
+    fake.full_bytes = bytes;
+    fake.full_held = fake.device[dev].held + fake.device[dev].extra;
+}
+
 bool gs_attach_is_closed(void)
 {
     return fake.closed != 0;

@@ -45,7 +45,10 @@ struct fake_world {
     uint64_t module_bytes; /**< what loading code takes */
     size_t heap_limit;
     int track_full;
-    int closed; /**< the limits cannot be used, so that nothing is given */
+    uint32_t n_full;     /* times that the gate was told of a full card */
+    uint64_t full_bytes; /* what there was no room for, last */
+    uint64_t full_held;  /* what was charged then */
+    int closed;          /**< the limits cannot be used, so that nothing is given */
     int oversubscribe;
     int no_migration;    /**< the cards have no concurrent managed access */
     int managed_calls;   /**< of the driver's cuMemAllocManaged that succeeded */

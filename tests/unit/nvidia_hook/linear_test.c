@@ -326,9 +326,15 @@ static void the_cards_refusal_stands(void **state)
     oversubscribed();
     fake.oversubscribe = 0; /* not asked for */
     assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &ptr, 70 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.n_full, 1);
+    assert_int_equal(fake.full_bytes, 70 * MIB);
+    assert_int_equal(fake.full_held, 0); /* given back by then */
     fake.oversubscribe = 1;
     fake.fail_at = fake.calls + 2; /* managed memory is not to be had either */
     assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &ptr, 70 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.n_full, 2);
+    assert_int_equal(gs_nv_mem_alloc(fake_mem_alloc, &ptr, 101 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.n_full, 2); /* that was the limit */
     assert_int_equal(ptr, 9);
     assert_int_equal(fake.device[0].held, 0);
     assert_int_equal(fake.managed_calls, 0);

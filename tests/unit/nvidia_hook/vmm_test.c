@@ -48,6 +48,13 @@ static void host_memory_and_failures_cost_nothing(void **state)
     assert_int_equal(gs_nv_mem_create(fake_create, &h, 2 * MIB, &prop, 0),
                      CUDA_ERROR_NOT_PERMITTED);
     assert_int_equal(fake.held, 0);
+    assert_int_equal(fake.n_full, 0);
+    fake.fail = CUDA_ERROR_OUT_OF_MEMORY; /* the card's, within the limit */
+    assert_int_equal(gs_nv_mem_create(fake_create, &h, 2 * MIB, &prop, 0),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.n_full, 1);
+    assert_int_equal(fake.full_bytes, 2 * MIB);
+    assert_int_equal(fake.full_held, 0);
 }
 
 static void lives_as_long_as_handle_or_mapping(void **state)

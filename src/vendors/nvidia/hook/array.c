@@ -177,10 +177,11 @@ static CUresult create(const struct creation *creation, const CUDA_ARRAY3D_DESCR
             return CUDA_SUCCESS;
         gs_ring_log(GS_REASON_TRACK_FULL, obj.dev, creation->what, NULL);
         destroy(creation);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
+        gs_gate_release(obj.dev, obj.bytes, GS_CHARGE_HELD);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     gs_gate_release(obj.dev, obj.bytes, GS_CHARGE_HELD);
-    return result;
+    return gs_device_refused(result, obj.dev, bytes, creation->what);
 }
 
 /* ---- rows ---- */

@@ -172,6 +172,13 @@ static void cancel(const struct making *making)
         gs_gate_release(making->device->ledger, making->reserved, GS_CHARGE_EXTRA);
 }
 
+/* The driver did not make it. */
+static CUresult refused(const struct making *making, CUresult result)
+{
+    cancel(making);
+    return gs_device_refused(result, making->device->ledger, making->reserved, making->what);
+}
+
 /* What the card lost to the context that was just made. */
 static uint64_t cost_of(struct making *making)
 {
@@ -263,10 +270,8 @@ static CUresult make(const struct creation *creation, struct making *making)
         return result;
     result = creation->call(creation);
     gs_device_contexts_changed();
-    if (result != CUDA_SUCCESS) {
-        cancel(making);
-        return result;
-    }
+    if (result != CUDA_SUCCESS)
+        return refused(making, result);
     result = finish(making);
     if (result == CUDA_SUCCESS && book(making, *creation->pctx) == 0)
         return CUDA_SUCCESS;
@@ -413,10 +418,8 @@ static CUresult retain(CUresult (*real)(CUcontext *, CUdevice), CUcontext *pctx,
         return result;
     result = real(pctx, making->device->ordinal);
     gs_device_contexts_changed();
-    if (result != CUDA_SUCCESS) {
-        cancel(making);
-        return result;
-    }
+    if (result != CUDA_SUCCESS)
+        return refused(making, result);
     result = finish(making);
     if (result == CUDA_SUCCESS && book(making, *pctx) == 0) {
         primary->charged = 1;
@@ -586,7 +589,7 @@ static CUresult change_limit(const struct change *change, const struct gs_device
     result = change->real(change->limit, change->value);
     if (result != CUDA_SUCCESS) {
         gs_gate_release(dev, growth, GS_CHARGE_EXTRA);
-        return result;
+        return gs_device_refused(result, dev, growth, "cuCtxSetLimit");
     }
     if (cuda->cuCtxGetLimit(&now, change->limit) != CUDA_SUCCESS)
         now = change->value;

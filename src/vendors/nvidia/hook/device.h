@@ -74,6 +74,16 @@ static inline CUresult gs_device_result(int rc)
     return rc == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/** After the driver refused what was granted and is given back: `result`, told in the slice's log
+ * where the card itself was full. */
+static inline CUresult gs_device_refused(CUresult result, uint32_t dev, uint64_t bytes,
+                                         const char *what)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        gs_gate_card_full(dev, bytes, what);
+    return result;
+}
+
 /** The vendor's `enumerate` (hook/engine.h): all cards NVML shows, in its order, MIG instances in
  * place of the card they divide; CUDA's own list where there is no NVML. */
 int gs_device_enumerate(struct gs_hook_card *ret_cards, uint32_t max);

@@ -156,6 +156,19 @@ static void cancel(const struct launch *l)
             gs_meter_cancel(card_meter(l->card[i].ordinal), l->card[i].reserved);
 }
 
+/* The driver has not launched it: the grants go back. */
+static CUresult refused(const struct launch *l, CUresult result, const char *what)
+{
+    cancel(l);
+    for (uint32_t i = 0; i < l->n; i++) {
+        const struct gs_device *device = gs_device_by_ordinal(l->card[i].ordinal);
+
+        if (device != NULL && l->card[i].reserved != 0)
+            (void)gs_device_refused(result, device->ledger, l->card[i].reserved, what);
+    }
+    return result;
+}
+
 static void settle(const struct launch *l)
 {
     for (uint32_t i = 0; i < l->n; i++) /* without `what` it cannot fail: the launch is under way */
@@ -206,10 +219,8 @@ static CUresult run(gs_fn_cuGraphLaunch *real, CUgraphExec exec, CUstream stream
     if (rc != 0)
         return gs_device_result(rc);
     result = real(exec, stream);
-    if (result != CUDA_SUCCESS) {
-        cancel(&l);
-        return result;
-    }
+    if (result != CUDA_SUCCESS)
+        return refused(&l, result, what);
     settle(&l);
     for (uint32_t n = 0; n < l.n; n++)
         (void)gs_track_update(GS_OBJ_GRAPH_EXEC, CARD_KEY(exec, n), set_epoch, &epoch);

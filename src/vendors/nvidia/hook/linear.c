@@ -164,7 +164,7 @@ static CUresult serve_managed(const struct request *request, const struct gs_dev
 
     if (result != CUDA_SUCCESS) {
         gs_gate_release(here->device->ledger, reserved, GS_CHARGE_HELD);
-        return result;
+        return gs_device_refused(result, here->device->ledger, request->most, request->what);
     }
     managed.family = FAMILY_MANAGED;
     result = commit(&managed, here, ptr, request->most, reserved);
@@ -185,7 +185,7 @@ static CUresult call_reserved(const struct request *request, const struct gs_dev
         return serve_managed(request, here, reserved);
     if (result != CUDA_SUCCESS) {
         gs_gate_release(here->device->ledger, reserved, GS_CHARGE_HELD);
-        return result;
+        return gs_device_refused(result, here->device->ledger, request->most, request->what);
     }
     return commit(request, here, ptr, bytes, reserved);
 }
@@ -210,7 +210,7 @@ static CUresult allocate_in_hole(const struct request *request, const struct gs_
 
     result = request->call(request, &ptr, &bytes);
     if (result != CUDA_SUCCESS)
-        return result;
+        return gs_device_refused(result, dev, request->most, request->what);
     if (is_piece(here->device, bytes) && gs_block_share(dev, owner.granularity, ptr) != -ENOENT)
         return commit(request, here, ptr, bytes, 0);
     gs_block_mistrust(dev);

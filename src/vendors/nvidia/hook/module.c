@@ -84,7 +84,7 @@ static CUresult load(const struct loading *loading, uint64_t image_bytes)
     result = loading->call(loading);
     if (result != CUDA_SUCCESS) {
         gs_gate_release(obj.dev, reserved, GS_CHARGE_EXTRA);
-        return result;
+        return gs_device_refused(result, obj.dev, reserved, loading->what);
     }
     obj.bytes = measured ? lost(here.device, before, reserved) : reserved;
     /* A library is loaded into a context at its first use there, which may be a launch: what a

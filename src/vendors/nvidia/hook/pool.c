@@ -146,8 +146,9 @@ static bool alloc_in_hole(const struct request *r, const struct gs_device *devic
     fits = fits_inside(r, device, m);
     if (fits) {
         *ret_result = forward(r);
-        if (*ret_result == CUDA_SUCCESS)
-            *ret_result = book(r, device, m, pool, 0);
+        *ret_result = *ret_result == CUDA_SUCCESS
+                          ? book(r, device, m, pool, 0)
+                          : gs_device_refused(*ret_result, pool->dev, r->bytes, r->what);
     }
     gs_pool_map_leave_alone();
     return fits;
@@ -173,10 +174,12 @@ static CUresult alloc_charged(const struct request *r, const struct gs_device *d
     before.bytes -= before.bytes < worst ? before.bytes : worst;
     before.aux -= before.aux < worst ? before.aux : worst;
     result = forward(r);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = book(r, device, m, &before, worst);
-    else
+    } else {
         gs_meter_cancel(m, worst);
+        result = gs_device_refused(result, pool->dev, r->bytes, r->what);
+    }
     gs_pool_map_leave(entered);
     return result;
 }

@@ -122,14 +122,13 @@ CUresult gs_nv_mem_create(gs_fn_cuMemCreate *real, CUmemGenericAllocationHandle 
     result = real(handle, size, prop, flags);
     if (result == CUDA_SUCCESS && note_memory(*handle, &memory) == 0)
         return result;
-    if (result == CUDA_SUCCESS) {
-        if (driver->cuMemRelease != NULL)
-            (void)driver->cuMemRelease(*handle); /* out of memory either way */
-        *handle = 0;
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
     gs_gate_release(memory.dev, memory.bytes, GS_CHARGE_HELD);
-    return result;
+    if (result != CUDA_SUCCESS)
+        return gs_device_refused(result, memory.dev, size, "cuMemCreate");
+    if (driver->cuMemRelease != NULL)
+        (void)driver->cuMemRelease(*handle); /* out of memory either way */
+    *handle = 0;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult gs_nv_mem_release(gs_fn_cuMemRelease *real, CUmemGenericAllocationHandle handle)
