@@ -20,6 +20,10 @@ enum gs_opt_complete {
     GS_OPT_WORD,    /**< nothing we know */
     GS_OPT_SLICE,   /**< a name printed by `PROGRAM ls --quiet` */
     GS_OPT_PROGRAM, /**< a command line of its own */
+    GS_OPT_FILE,    /**< a file's name */
+    GS_OPT_CHOICE,  /**< of an option: one of the words of its argument, "a|b"; of a command: its
+                         first operand is the word that `operands` has in small letters */
+    GS_OPT_CARD,    /**< an index that `PROGRAM top --json` has, or `all` */
     GS_OPT_COUNT,
 };
 

@@ -226,22 +226,100 @@ void gs_opt_man(const struct gs_opt_spec *spec, struct gs_buf *buf)
     }
 }
 
+/* The words of "a|b", with blanks between. */
+static void put_choices(struct gs_buf *buf, const char *arg)
+{
+    for (; *arg; arg++)
+        gs_buf_addc(buf, *arg == '|' ? ' ' : *arg, 1);
+}
+
+/* The word that `operands` has in small letters, as "pod" in "[OPTION]... pod NAME". */
+static void put_keyword(struct gs_buf *buf, const char *operands)
+{
+    while (*operands) {
+        size_t n = strcspn(operands, " ");
+        size_t small = strspn(operands, "abcdefghijklmnopqrstuvwxyz");
+
+        if (small == n) {
+            gs_buf_add(buf, operands, n);
+            return;
+        }
+        operands += n;
+        operands += strspn(operands, " ");
+    }
+}
+
+/* "run:--memory|run:-m" */
+static void bash_pattern(const struct gs_opt_spec *spec, const struct gs_opt *o, struct gs_buf *buf)
+{
+    gs_buf_addf(buf, "%s:--%s", spec->commands[o->command].name, o->name);
+    if (o->letter)
+        gs_buf_addf(buf, "|%s:-%c", spec->commands[o->command].name, o->letter);
+}
+
+static bool takes_value(const struct gs_opt *o)
+{
+    return o->arg && o->command != GS_OPT_ANY;
+}
+
+/* Which options have their value in the next word. */
+static void bash_takes(const struct gs_opt_spec *spec, struct gs_buf *buf)
+{
+    const char *sep = "";
+
+    gs_buf_addf(buf, "_%s_takes()\n{\n    case $1 in\n    ", spec->program);
+    for (size_t i = 0; i < spec->n_options; i++) {
+        if (!takes_value(&spec->options[i]))
+            continue;
+        gs_buf_adds(buf, sep);
+        bash_pattern(spec, &spec->options[i], buf);
+        sep = "|\\\n    ";
+    }
+    gs_buf_adds(buf, ") return 0 ;;\n    esac\n    return 1\n}\n");
+}
+
+static void bash_slices(const struct gs_opt_spec *spec, struct gs_buf *buf)
+{
+    gs_buf_addf(buf, "$(%s ls --quiet 2>/dev/null)", spec->program);
+}
+
+/* Indices out of the JSON of `top`. */
+static void put_cards(const struct gs_opt_spec *spec, struct gs_buf *buf)
+{
+    gs_buf_addf(buf,
+                "$(%s top --json 2>/dev/null | grep -o '\"index\":[0-9]*' | grep -o '[0-9]*$') all",
+                spec->program);
+}
+
+static void bash_value(const struct gs_opt_spec *spec, const struct gs_opt *o, struct gs_buf *buf)
+{
+    if (o->complete == GS_OPT_FILE) {
+        gs_buf_adds(buf, "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")");
+        return;
+    }
+    if (o->complete == GS_OPT_WORD) {
+        gs_buf_adds(buf, "COMPREPLY=()");
+        return;
+    }
+    gs_buf_adds(buf, "COMPREPLY=($(compgen -W \"");
+    if (o->complete == GS_OPT_SLICE)
+        bash_slices(spec, buf);
+    else if (o->complete == GS_OPT_CARD)
+        put_cards(spec, buf);
+    else
+        put_choices(buf, o->arg);
+    gs_buf_adds(buf, "\" -- \"$cur\"))");
+}
+
 static void bash_option_values(const struct gs_opt_spec *spec, struct gs_buf *buf)
 {
     for (size_t i = 0; i < spec->n_options; i++) {
-        const struct gs_opt *o = &spec->options[i];
-
-        if (!o->arg || o->command == GS_OPT_ANY)
+        if (!takes_value(&spec->options[i]))
             continue;
-        gs_buf_addf(buf, "    %s:--%s", spec->commands[o->command].name, o->name);
-        if (o->letter)
-            gs_buf_addf(buf, "|%s:-%c", spec->commands[o->command].name, o->letter);
-        if (o->complete == GS_OPT_SLICE)
-            gs_buf_addf(buf,
-                        ") COMPREPLY=($(compgen -W \"$(%s ls --quiet 2>/dev/null)\" -- \"$cur\"))",
-                        spec->program);
-        else
-            gs_buf_adds(buf, ") COMPREPLY=()");
+        gs_buf_adds(buf, "    ");
+        bash_pattern(spec, &spec->options[i], buf);
+        gs_buf_adds(buf, ") ");
+        bash_value(spec, &spec->options[i], buf);
         gs_buf_adds(buf, "; return ;;\n");
     }
 }
@@ -256,38 +334,85 @@ static void bash_commands(const struct gs_opt_spec *spec, struct gs_buf *buf)
             if (applies(&spec->options[k], (int)i))
                 gs_buf_addf(buf, "--%s%s ", spec->options[k].name, spec->options[k].arg ? "=" : "");
         gs_buf_adds(buf, "'");
-        if (c->complete == GS_OPT_SLICE)
-            gs_buf_addf(buf, "; [[ $cur == -* ]] || words=$(%s ls --quiet 2>/dev/null)",
+        if (c->complete == GS_OPT_SLICE) {
+            gs_buf_adds(buf, "; [[ $cur == -* ]] || words=\"");
+            bash_slices(spec, buf);
+            gs_buf_adds(buf, "\"");
+        } else if (c->complete == GS_OPT_CHOICE) {
+            gs_buf_adds(buf, "; [[ $cur == -* ]] || { words=''; ((first)) || words='");
+            put_keyword(buf, c->operands);
+            gs_buf_adds(buf, "'; }");
+        } else if (c->complete == GS_OPT_PROGRAM) {
+            gs_buf_addf(buf, "; [[ $cur == -* ]] || { _%s_program $COMP_CWORD; return; }",
                         spec->program);
-        if (c->complete == GS_OPT_PROGRAM)
-            gs_buf_adds(buf,
-                        "; [[ $cur == -* ]] || { COMPREPLY=($(compgen -c -- \"$cur\")); return; }");
+        }
         gs_buf_adds(buf, " ;;\n");
     }
 }
 
+/* Another command line begins at word $1: what it takes nobody knows better than its own
+ * completion; without that, files, and programs in its first word. */
+static void bash_program(const struct gs_opt_spec *spec, struct gs_buf *buf)
+{
+    gs_buf_addf(
+        buf,
+        "_%s_program()\n{\n"
+        "    if declare -F _command_offset >/dev/null; then _command_offset $1; return; fi\n"
+        "    compopt -o filenames\n"
+        "    mapfile -t COMPREPLY < <(\n"
+        "        ((COMP_CWORD > $1)) || compgen -c -- \"${COMP_WORDS[COMP_CWORD]}\"\n"
+        "        compgen -f -- \"${COMP_WORDS[COMP_CWORD]}\")\n}\n",
+        spec->program);
+}
+
+/* The commands whose first operand begins another command line, as "run|exec". */
+static void bash_stops(const struct gs_opt_spec *spec, struct gs_buf *buf)
+{
+    const char *sep = "";
+
+    for (size_t i = 0; i < spec->n_commands; i++) {
+        if (!spec->commands[i].stops)
+            continue;
+        gs_buf_addf(buf, "%s%s", sep, spec->commands[i].name);
+        sep = "|";
+    }
+}
+
+/* `first` becomes the place of the first operand before the cursor, 0 where there is none. */
+static void bash_find_operand(const struct gs_opt_spec *spec, struct gs_buf *buf)
+{
+    gs_buf_addf(buf,
+                "    for ((i = 2; i < COMP_CWORD && !first; i++)); do\n"
+                "        case ${COMP_WORDS[i]} in\n"
+                "        --) first=$((i + 1)) ;;\n"
+                "        -*) ! _%s_takes \"${COMP_WORDS[1]}:${COMP_WORDS[i]}\" || ((++i))\n"
+                "            # --option=value is three words\n"
+                "            [[ ${COMP_WORDS[i]} != = ]] || ((++i)) ;;\n"
+                "        *) first=$i ;;\n"
+                "        esac\n"
+                "    done\n"
+                "    case $first:${COMP_WORDS[1]} in\n    0:*) ;;\n    *:",
+                spec->program);
+    bash_stops(spec, buf);
+    gs_buf_addf(buf, ") _%s_program $first; return ;;\n    esac\n", spec->program);
+}
+
 void gs_opt_bash(const struct gs_opt_spec *spec, struct gs_buf *buf)
 {
-    gs_buf_addf(buf, "# bash completion for %s; generated from the option table\n_%s()\n{\n",
-                spec->program, spec->program);
+    gs_buf_addf(buf, "# bash completion for %s; generated from the option table\n", spec->program);
+    bash_takes(spec, buf);
+    bash_program(spec, buf);
+    gs_buf_addf(buf, "_%s()\n{\n", spec->program);
     gs_buf_adds(buf, "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
-                     "words='' i\n    COMPREPLY=()\n"
+                     "words='' i first=0\n    COMPREPLY=()\n"
                      "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '");
     for (size_t i = 0; i < spec->n_commands; i++)
         gs_buf_addf(buf, "%s ", spec->commands[i].name);
-    gs_buf_adds(buf,
-                "--help --version' -- \"$cur\"))\n        return\n    fi\n"
-                "    # behind a lone -- another command line begins\n"
-                "    for ((i = 2; i < COMP_CWORD; i++)); do\n"
-                "        [[ ${COMP_WORDS[i]} == -- ]] || continue\n"
-                "        if declare -F _command_offset >/dev/null; then _command_offset "
-                "$((i + 1)); else\n"
-                "            COMPREPLY=($(compgen -f -- \"$cur\"))\n            ((COMP_CWORD == i "
-                "+ 1)) && COMPREPLY=($(compgen -c -- \"$cur\"))\n        fi\n        return\n"
-                "    done\n"
-                "    [[ $prev == = ]] && prev=${COMP_WORDS[COMP_CWORD-2]}\n"
-                "    [[ $cur == = ]] && { prev=${COMP_WORDS[COMP_CWORD-1]}; cur=''; }\n"
-                "    case ${COMP_WORDS[1]}:$prev in\n");
+    gs_buf_adds(buf, "--help --version' -- \"$cur\"))\n        return\n    fi\n");
+    bash_find_operand(spec, buf);
+    gs_buf_adds(buf, "    [[ $prev == = ]] && prev=${COMP_WORDS[COMP_CWORD-2]}\n"
+                     "    [[ $cur == = ]] && { prev=${COMP_WORDS[COMP_CWORD-1]}; cur=''; }\n"
+                     "    case ${COMP_WORDS[1]}:$prev in\n");
     bash_option_values(spec, buf);
     gs_buf_adds(buf, "    esac\n    case ${COMP_WORDS[1]} in\n");
     bash_commands(spec, buf);
@@ -311,23 +436,73 @@ static void zsh_text(struct gs_buf *buf, const char *text)
     }
 }
 
-/* The first sentence is enough in a menu. */
-static void zsh_brief(struct gs_buf *buf, const char *text)
+/* The first sentence is enough in a menu. A point or semicolon inside a word ends none. */
+static size_t first_sentence(const char *text)
 {
     size_t n = strcspn(text, ".;");
-    char part[256];
 
-    (void)snprintf(part, sizeof(part), "%.*s", (int)(n & 0xff), text);
+    while (text[n] && text[n + 1] && text[n + 1] != ' ' && text[n + 1] != '\n')
+        n += 1 + strcspn(text + n + 1, ".;");
+    return n;
+}
+
+static void zsh_brief(struct gs_buf *buf, const char *text)
+{
+    size_t n = first_sentence(text);
+    char part[512];
+
+    (void)snprintf(part, sizeof(part), "%.*s", (int)(n & 0xffff), text);
     zsh_text(buf, part);
 }
 
 static void zsh_operand(const struct gs_opt_spec *spec, const struct gs_opt_command *c,
                         struct gs_buf *buf)
 {
-    if (c->complete == GS_OPT_PROGRAM)
+    if (c->complete == GS_OPT_PROGRAM) {
         gs_buf_adds(buf, " '(-)1:command:_command_names -e' '*::arguments:_normal'");
-    else if (c->complete == GS_OPT_SLICE)
+    } else if (c->complete == GS_OPT_SLICE) {
         gs_buf_addf(buf, " '*:slice:_%s_slices'", spec->program);
+    } else if (c->complete == GS_OPT_CHOICE) {
+        gs_buf_adds(buf, " '1:what:(");
+        put_keyword(buf, c->operands);
+        gs_buf_adds(buf, ")'");
+    }
+}
+
+static void zsh_value(const struct gs_opt_spec *spec, const struct gs_opt *o, struct gs_buf *buf)
+{
+    gs_buf_adds(buf, ":");
+    zsh_text(buf, o->arg);
+    if (o->complete == GS_OPT_SLICE) {
+        gs_buf_addf(buf, ":_%s_slices", spec->program);
+    } else if (o->complete == GS_OPT_CARD) {
+        gs_buf_addf(buf, ":_%s_cards", spec->program);
+    } else if (o->complete == GS_OPT_FILE) {
+        gs_buf_adds(buf, ":_files");
+    } else if (o->complete == GS_OPT_CHOICE) {
+        gs_buf_adds(buf, ":(");
+        put_choices(buf, o->arg);
+        gs_buf_adds(buf, ")");
+    } else {
+        gs_buf_adds(buf, ": ");
+    }
+}
+
+/* '(-m --memory)'{-m+,--memory=}'[what it is]:SIZE: ' */
+static void zsh_option(const struct gs_opt_spec *spec, const struct gs_opt *o, struct gs_buf *buf)
+{
+    const char *equals = o->arg ? "=" : "";
+
+    if (o->letter)
+        gs_buf_addf(buf, " '(-%c --%s)'{-%c%s,--%s%s}'[", o->letter, o->name, o->letter,
+                    o->arg ? "+" : "", o->name, equals);
+    else
+        gs_buf_addf(buf, " '--%s%s[", o->name, equals);
+    zsh_brief(buf, o->help);
+    gs_buf_adds(buf, "]");
+    if (o->arg)
+        zsh_value(spec, o, buf);
+    gs_buf_adds(buf, "'");
 }
 
 void gs_opt_zsh(const struct gs_opt_spec *spec, struct gs_buf *buf)
@@ -336,8 +511,13 @@ void gs_opt_zsh(const struct gs_opt_spec *spec, struct gs_buf *buf)
                 "#compdef %s\n# generated from the option table\n"
                 "_%s_slices() {\n    local -a names\n    names=(${(f)\"$(%s ls --quiet "
                 "2>/dev/null)\"})\n    _describe slice names\n}\n"
-                "_%s() {\n    local -a commands\n    commands=(\n",
+                "_%s_cards() {\n    local -a cards\n    cards=(",
                 spec->program, spec->program, spec->program, spec->program);
+    put_cards(spec, buf);
+    gs_buf_addf(buf,
+                ")\n    _describe card cards\n}\n"
+                "_%s() {\n    local -a commands\n    commands=(\n",
+                spec->program);
     for (size_t i = 0; i < spec->n_commands; i++) {
         gs_buf_addf(buf, "        '%s:", spec->commands[i].name);
         zsh_brief(buf, spec->commands[i].brief);
@@ -348,24 +528,9 @@ void gs_opt_zsh(const struct gs_opt_spec *spec, struct gs_buf *buf)
                      "    case $words[1] in\n");
     for (size_t i = 0; i < spec->n_commands; i++) {
         gs_buf_addf(buf, "    %s) _arguments -S", spec->commands[i].name);
-        for (size_t k = 0; k < spec->n_options; k++) {
-            const struct gs_opt *o = &spec->options[k];
-
-            if (!applies(o, (int)i))
-                continue;
-            gs_buf_addf(buf, " '--%s%s[", o->name, o->arg ? "=" : "");
-            zsh_brief(buf, o->help);
-            gs_buf_adds(buf, "]");
-            if (o->arg)
-                gs_buf_adds(buf, ":");
-            if (o->arg)
-                zsh_text(buf, o->arg);
-            if (o->arg && o->complete == GS_OPT_SLICE)
-                gs_buf_addf(buf, ":_%s_slices", spec->program);
-            else if (o->arg)
-                gs_buf_adds(buf, ": ");
-            gs_buf_adds(buf, "'");
-        }
+        for (size_t k = 0; k < spec->n_options; k++)
+            if (applies(&spec->options[k], (int)i))
+                zsh_option(spec, &spec->options[k], buf);
         zsh_operand(spec, &spec->commands[i], buf);
         gs_buf_adds(buf, " ;;\n");
     }
