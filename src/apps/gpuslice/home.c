@@ -271,6 +271,8 @@ void gs_slices_fini(struct gs_slices *slices)
 
 struct gs_slice *gs_slices_find(const struct gs_slices *slices, const char *name)
 {
+    if (!gs_slice_is_name(name)) /* what is listed and is no slice is called otherwise */
+        return NULL;
     for (size_t i = 0; i < slices->n; i++)
         if (slices->p[i]->uid == geteuid() && strcmp(slices->p[i]->name, name) == 0)
             return slices->p[i];

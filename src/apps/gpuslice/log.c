@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,9 +101,10 @@ static void close_dir(DIR **dir)
         (void)closedir(*dir); /* read only */
 }
 
-/* Remove the oldest log where there are more than KEPT_MAX. Each call adds one, so one is enough.
- */
-static void drop_oldest(int ended_fd)
+/* Remove the oldest log of its kind, with events or without any, where there are more than
+ * KEPT_MAX: slices in which nothing happened push out no others. Each call adds one, so one is
+ * enough. */
+static void drop_oldest(int ended_fd, bool is_empty)
 {
     int fd = openat(ended_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     GS_CLEANUP(close_dir) DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -117,7 +119,8 @@ static void drop_oldest(int ended_fd)
         struct stat st;
 
         if (entry->d_name[0] == '.' || strlen(entry->d_name) >= sizeof(oldest) ||
-            fstatat(ended_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            fstatat(ended_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            (st.st_size == 0) != is_empty)
             continue;
         n++;
         if (!oldest[0] || st.st_mtim.tv_sec < when.tv_sec ||
@@ -136,14 +139,17 @@ void gs_log_keep(const struct gs_slice *slice, int base_fd)
     GS_CLEANUP(gs_file_close) int ended_fd = -1;
     char name[GS_SLICE_NAME + 8];
 
-    if (render(slice, GS_LEDGER_RING, &text, NULL) <= 0 || gs_buf_check(&text) != 0)
+    /* of one whose programs used no card there is an empty one, too: it was no slip of the name */
+    (void)!render(slice, GS_LEDGER_RING, &text, NULL);
+    if (gs_buf_check(&text) != 0)
         return;
     ended_fd = gs_file_make_private(base_fd, GS_SLICE_ENDED, NULL);
     if (ended_fd < 0)
         return;
     (void)snprintf(name, sizeof(name), "%s.log", slice->name);
-    (void)!gs_file_write(ended_fd, name, text.p, text.n, NULL); /* best effort, see header */
-    drop_oldest(ended_fd);
+    (void)!gs_file_write(ended_fd, name, gs_buf_text(&text), text.n,
+                         NULL); /* best effort, see header */
+    drop_oldest(ended_fd, text.n == 0);
 }
 
 /* The last `max` lines. */
@@ -205,9 +211,9 @@ int gs_log_main(const struct gs_opt_args *args)
         rc = read_ended(name, max, &buf);
         if (rc != 0 && !slice) {
             gs_app_say(
-                "no slice '%s' and no log of one; 'gpuslice ls' lists the live ones; an ended "
-                "one keeps a log only if something happened in it",
-                name);
+                "no slice '%s', and no log of one that has ended: of these the last %d are kept; "
+                "'gpuslice ls' lists the live ones",
+                name, KEPT_MAX);
             return GS_EXIT_FAILED;
         }
         rc = 0;
@@ -217,6 +223,7 @@ int gs_log_main(const struct gs_opt_args *args)
         return GS_EXIT_FAILED;
     }
     if (buf.n == 0)
-        gs_app_say("nothing happened in slice '%s' that is worth a line", name);
+        gs_app_say("nothing happened in slice '%s'%s that is worth a line", name,
+                   slice ? "" : ", which has ended,");
     return gs_app_finish(&buf);
 }

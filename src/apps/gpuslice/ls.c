@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "apps/gpuslice/app.h"
+#include "apps/gpuslice/loose.h"
 #include "apps/gpuslice/options.h"
 #include "apps/gpuslice/view.h"
 #include "base/buf.h"
@@ -48,7 +49,10 @@ static int write_table(const struct gs_view *view, struct gs_buf *buf)
         gs_table_add(&table, gs_view_state_text(s));
         add_devices(&table, s);
         gs_table_addf(&table, "%zu", s->n_processes);
-        gs_table_addf(&table, "%d", s->slice->owner_pid);
+        if (gs_loose_is(s->slice)) /* nobody's `gpuslice run` */
+            gs_table_add(&table, "-");
+        else
+            gs_table_addf(&table, "%d", s->slice->owner_pid);
         gs_table_add(&table, s->slice->command);
     }
     return gs_table_write(&table, "", buf);
@@ -69,7 +73,7 @@ int gs_ls_main(const struct gs_opt_args *args)
         rc = gs_view_json(&view, false, &buf);
     } else if (args->value[GS_OPTION_QUIET]) {
         for (size_t i = 0; i < view.slices.n; i++)
-            if (view.slices.p[i]->uid == geteuid())
+            if (view.slices.p[i]->uid == geteuid() && !gs_loose_is(view.slices.p[i]))
                 gs_buf_addf(&buf, "%s\n", view.slices.p[i]->name);
     } else {
         rc = write_table(&view, &buf);

@@ -161,6 +161,7 @@ static int check_card(const struct gs_plan_request *request, const struct gs_car
 struct choice {
     int card; /**< -1 none */
     bool fits;
+    bool is_kept; /**< by the card, now */
     struct gs_promise promise;
 };
 
@@ -168,14 +169,17 @@ static bool is_better(const struct choice *a, const struct choice *b)
 {
     if (b->card < 0 || a->fits != b->fits)
         return b->card < 0 || a->fits;
+    if (a->is_kept != b->is_kept)
+        return a->is_kept;
     if (a->promise.load != b->promise.load)
         return a->promise.load < b->promise.load;
     return a->promise.core_pct < b->promise.core_pct;
 }
 
-/* For the i-th words of the request: of the cards in `left` on which it fits the one with the least
- * memory promised, then the least compute, then the lowest index. Where it fits on none the best of
- * all, which then has the reason to tell. */
+/* For the i-th words of the request: of the cards in `left` on which it fits beside what is
+ * promised, if there are such, those with really so much room now; of these the one with the least
+ * memory promised or in use outside slices, then the least compute, then the lowest index. Where it
+ * fits on none the best of all, which then has the reason to tell. */
 static int choose_one(const struct gs_plan_request *request, const struct gs_probe *probe,
                       const struct gs_slices *slices, uint64_t left, size_t i)
 {
@@ -189,6 +193,7 @@ static int choose_one(const struct gs_plan_request *request, const struct gs_pro
             continue;
         gs_promise_read(&probe->card[k], slices, NULL, &c.promise);
         c.fits = check_card(request, &probe->card[k], i, &c.promise, &d, NULL) == 0;
+        c.is_kept = gs_promise_is_kept(d.limit_bytes, &c.promise);
         if (is_better(&c, &best))
             best = c;
     }

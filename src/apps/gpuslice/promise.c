@@ -45,6 +45,53 @@ static void add_cores(const struct gs_slice *slice, const struct gs_quota_device
         (void)snprintf(p->core_names + n, sizeof(p->core_names) - n, "...");
 }
 
+static uint64_t left(uint64_t of, uint64_t taken)
+{
+    return of > taken ? of - taken : 0;
+}
+
+/* Another user's file may claim anything. */
+static uint64_t at_most(uint64_t bytes, uint64_t most)
+{
+    return bytes < most ? bytes : most;
+}
+
+uint64_t gs_promise_taken(const struct gs_card *card, const struct gs_slice *slice,
+                          uint64_t *ret_used)
+{
+    uint64_t taken = 0;
+
+    *ret_used = 0;
+    for (uint32_t k = 0; k < slice->quota.n_devices; k++) {
+        uint64_t limit = slice->quota.device[k].limit_bytes;
+
+        if (slice->state == GS_SLICE_DEAD || strcmp(slice->quota.device[k].uuid, card->uuid) != 0)
+            continue;
+        *ret_used = at_most(slice->used_bytes[k], card->total_bytes);
+        taken = limit != UINT64_MAX && limit > *ret_used ? limit : *ret_used;
+    }
+    return at_most(taken, card->total_bytes);
+}
+
+/* What is on the card beside the books, and what is left then. */
+static void look_at_card(const struct gs_card *card, const struct gs_slices *slices,
+                         const struct gs_slice *except, struct gs_promise *p)
+{
+    uint64_t in_books = 0, taken = 0, used;
+
+    for (size_t i = 0; i < slices->n; i++) {
+        uint64_t its = gs_promise_taken(card, slices->p[i], &used);
+
+        in_books = gs_size_add(in_books, used);
+        if (slices->p[i] != except)
+            taken = gs_size_add(taken, its);
+    }
+    if (card->used_bytes != GS_PROBE_UNKNOWN)
+        p->outside = left(card->used_bytes, in_books);
+    p->load = gs_size_add(p->load, p->outside);
+    p->room = left(left(card->total_bytes, p->outside), taken);
+}
+
 void gs_promise_read(const struct gs_card *card, const struct gs_slices *slices,
                      const struct gs_slice *except, struct gs_promise *ret)
 {
@@ -61,6 +108,12 @@ void gs_promise_read(const struct gs_card *card, const struct gs_slices *slices,
             add_cores(s, &s->quota.device[k], ret);
         }
     }
+    look_at_card(card, slices, except, ret);
+}
+
+bool gs_promise_is_kept(uint64_t bytes, const struct gs_promise *promise)
+{
+    return bytes == UINT64_MAX || bytes <= promise->room;
 }
 
 int gs_promise_check_memory(const struct gs_card *card, uint64_t bytes,

@@ -7,8 +7,10 @@
 #include "apps/gpuslice/app.h"
 #include "apps/gpuslice/book.h"
 #include "apps/gpuslice/control.h"
+#include "apps/gpuslice/loose.h"
 #include "apps/gpuslice/options.h"
 #include "apps/gpuslice/promise.h"
+#include "apps/gpuslice/room.h"
 #include "apps/gpuslice/slice.h"
 #include "apps/gpuslice/terms.h"
 #include "base/buf.h"
@@ -62,7 +64,7 @@ static int find_slice(struct resize *r, struct gs_err *err)
     int rc;
 
     (void)!gs_proc_list(&r->procs); /* without /proc the locks decide who lives */
-    rc = gs_slices_list(&r->procs, true, &r->slices, err);
+    rc = gs_loose_list(&r->procs, &r->slices, err);
     if (rc != 0)
         return rc;
     return gs_slices_find_sound(&r->slices, name, &r->slice, err);
@@ -170,6 +172,16 @@ static int change_device(struct resize *r, uint32_t i, struct gs_err *err)
     return rc;
 }
 
+/* That of the slice, where it counts: what is held on any card and was given none is low. */
+static uint32_t priority_of(const struct gs_quota *quota)
+{
+    uint32_t priority = quota->priority;
+
+    for (uint32_t i = 0; i < quota->n_devices && priority == GS_PRIORITY_NONE; i++)
+        priority = gs_terms_priority_of(quota, &quota->device[i]);
+    return priority;
+}
+
 static int change(struct resize *r, struct gs_err *err)
 {
     const char *priority = option(r, GS_OPTION_NEW_PRIORITY);
@@ -186,9 +198,21 @@ static int change(struct resize *r, struct gs_err *err)
         rc = change_device(r, i, err);
     if (rc == 0 && r->quota.priority != r->slice->quota.priority)
         gs_buf_addf(&r->said, "slice '%s': priority %s -> %s\n", r->slice->name,
-                    gs_terms_priority_name(r->slice->quota.priority),
-                    gs_terms_priority_name(r->quota.priority));
+                    gs_quota_priority_name(priority_of(&r->slice->quota)),
+                    gs_quota_priority_name(r->quota.priority));
     return rc;
+}
+
+/* A limit that has grown may be more than the card has now. */
+static void say_no_room(const struct resize *r)
+{
+    for (uint32_t i = 0; i < r->quota.n_devices && !r->quota.oversubscribe; i++) {
+        const struct gs_quota_device *d = &r->quota.device[i];
+        int at = gs_probe_find_card(&r->probe, d->uuid);
+
+        if (at >= 0 && d->limit_bytes > r->slice->quota.device[i].limit_bytes)
+            gs_room_tell(&r->probe, (size_t)at, &r->slices, r->slice, d->limit_bytes);
+    }
 }
 
 /* A limit below what is in use is taken as it is; the user should know what that means. */
@@ -251,6 +275,7 @@ static int resize(struct resize *r, struct gs_err *err)
     if (rc != 0)
         return gs_err_wrap(err, rc, "resize slice '%s'", r->slice->name);
     say_below_use(r);
+    say_no_room(r);
     say_deaf(r, &reach);
     return 0;
 }

@@ -11,10 +11,12 @@
 #include "apps/gpuslice/board.h"
 #include "apps/gpuslice/book.h"
 #include "apps/gpuslice/hook_path.h"
+#include "apps/gpuslice/loose.h"
 #include "apps/gpuslice/options.h"
 #include "apps/gpuslice/overhead.h"
 #include "apps/gpuslice/plan.h"
 #include "apps/gpuslice/preflight.h"
+#include "apps/gpuslice/room.h"
 #include "apps/gpuslice/slice.h"
 #include "apps/gpuslice/supervise.h"
 #include "apps/gpuslice/trace.h"
@@ -191,6 +193,10 @@ static int create(struct run *run, const struct gs_slices *slices, struct gs_err
     rc = gs_slice_create(&run->slice, err);
     if (rc == 0)
         note_cards(run);
+    /* what the card lacks is served from the host where that is allowed */
+    for (size_t i = 0; i < run->plan.n_cards && rc == 0 && !request.oversubscribe; i++)
+        gs_room_tell(&run->probe, run->plan.card[i], slices, &run->slice,
+                     run->plan.quota.device[i].limit_bytes);
     return rc;
 }
 
@@ -225,7 +231,7 @@ static int make_or_join(struct run *run, struct gs_err *err)
     if (rc != 0)
         return rc;
     (void)!gs_proc_list(&procs); /* without /proc the locks decide who lives */
-    rc = gs_slices_list(&procs, true, &slices, err);
+    rc = gs_loose_list(&procs, &slices, err);
     if (rc != 0)
         return rc;
     gs_slices_collect(&slices);

@@ -134,6 +134,20 @@ static bool has_processes(const struct gs_slice *slice, const struct gs_proc_tab
     return false;
 }
 
+/* Without books nothing is in use. */
+static void read_uses(struct gs_slice *slice)
+{
+    GS_CLEANUP(gs_book_fini) struct gs_book book = {0};
+
+    if (gs_book_read(slice->dir_fd, &book, NULL) != 0)
+        return;
+    for (uint32_t i = 0; i < slice->quota.n_devices; i++) {
+        const struct gs_book_device *d = gs_book_find_device(&book, slice->quota.device[i].uuid);
+
+        slice->used_bytes[i] = d ? d->used_bytes : 0;
+    }
+}
+
 int gs_slice_load(struct gs_slice *slice, int base_fd, const struct gs_proc_table *procs)
 {
     int fd = gs_file_open_private(base_fd, slice->name, slice->uid, NULL), rc;
@@ -151,6 +165,8 @@ int gs_slice_load(struct gs_slice *slice, int base_fd, const struct gs_proc_tabl
         slice->state = rc == 0 ? GS_SLICE_ORPHAN : GS_SLICE_DAMAGED;
     else
         slice->state = GS_SLICE_DEAD;
+    if (slice->state != GS_SLICE_DEAD)
+        read_uses(slice);
     return 0;
 }
 

@@ -66,8 +66,9 @@ struct gs_slice {
     struct gs_slice_member member[GS_SLICE_MEMBERS]; /**< the owner and who joined, dead or alive */
     size_t n_members;
     struct gs_quota quota;
-    int dir_fd;  /**< the slice's folder, -1 none */
-    int lock_fd; /**< held lock, -1 none */
+    uint64_t used_bytes[GS_LEDGER_DEVICES]; /**< in its books, by place in the quota */
+    int dir_fd;                             /**< the slice's folder, -1 none */
+    int lock_fd;                            /**< held lock, -1 none */
 };
 
 struct gs_slices {
@@ -96,7 +97,7 @@ GS_WUR int gs_slice_lock_home(struct gs_slice_home_lock *ret_lock, struct gs_err
 void gs_slice_unlock_home(struct gs_slice_home_lock *lock);
 
 /** Every slice of this user and, with @others, of the users whose folders we may read; sorted by
- * name.
+ * name. Promises are added up from gs_loose_list(), which has more.
  *  @procs   one look at /proc for all; NULL where there is none.
  *  Owner    caller; gs_slices_fini(). */
 GS_WUR int gs_slices_list(const struct gs_proc_table *procs, bool others,

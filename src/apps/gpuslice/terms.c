@@ -1,12 +1,16 @@
 #include "apps/gpuslice/terms.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "contract/quota.h"
 #include "core/size.h"
 #include "node/probe.h"
+
+/** Of a word of the user's, in a message. */
+#define SHOWN 128
 
 /** Words come from the user and go into a message: for "%.*s". */
 static int shown(struct gs_str word)
@@ -57,6 +61,79 @@ int gs_terms_check_count(const char *option, const char *things, const char *lis
                       things, n_cards, n_cards == 1 ? "" : "s");
 }
 
+/* Less holds no program's context on any card. */
+#define MEMORY_LEAST (UINT64_C(1) << 20)
+/* A bare number up to this is one of GiB that somebody forgot to say. */
+#define MEANT_GIB 128u
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+/* Cut `letter` in either case from the end. */
+static bool cut_letter(struct gs_str *s, char letter)
+{
+    if (s->n < 2 || lower(s->p[s->n - 1]) != letter)
+        return false;
+    s->n--;
+    return true;
+}
+
+/* The size that somebody who wrote `word` may have meant, as we want it written: units of other
+ * programs (2GB, 2g, 2048MiB), or none. Empty where nobody can tell. */
+static void guess(struct gs_str word, char ret[SHOWN])
+{
+    bool has_byte = cut_letter(&word, 'b'), is_binary = cut_letter(&word, 'i');
+    char unit = word.n > 1 ? word.p[word.n - 1] : '\0';
+    struct gs_str number = word;
+    struct gs_str_out out;
+    uint64_t bytes, n;
+
+    gs_str_out_init(&out, ret, SHOWN);
+    if (gs_size_parse_u64(word, &n) == 0) {
+        if (has_byte || is_binary)
+            return;
+        gs_str_put(&out, word);
+        gs_str_put_c(&out, n <= MEANT_GIB ? "Gi" : "Mi");
+    } else if (unit != '\0') {
+        number.n--;
+        while (number.n > 1 && number.p[number.n - 1] == ' ')
+            number.n--;
+        gs_str_put(&out, number);
+        gs_str_put_char(&out, (char)(lower(unit) - 'a' + 'A'));
+        /* where a small letter alone is a unit it is one of 1024 */
+        if (is_binary || (!has_byte && unit == lower(unit)))
+            gs_str_put_c(&out, "i");
+    }
+    if (out.cut || gs_size_parse(gs_str_of(ret), &bytes) != 0 || bytes < MEMORY_LEAST)
+        ret[0] = '\0';
+}
+
+static int refuse_small(struct gs_str word, uint64_t bytes, struct gs_err *err)
+{
+    char meant[SHOWN];
+
+    guess(word, meant);
+    return gs_err_set(err, -EINVAL,
+                      "--memory '%.*s' is %" PRIu64
+                      " byte%s, in which no program has room: %s%s%s1Mi is the least",
+                      shown(word), word.p, bytes, bytes == 1 ? "" : "s",
+                      meant[0] ? "did you mean " : "", meant, meant[0] ? "? " : "");
+}
+
+static int refuse_word(struct gs_str word, struct gs_err *err)
+{
+    char meant[SHOWN];
+
+    guess(word, meant);
+    return gs_err_set(err, -EINVAL,
+                      "--memory '%.*s' is not a size%s%s%s; write bytes, or a number with K M G T, "
+                      "Ki Mi Gi Ti or %% (at most 100), or 'none'",
+                      shown(word), word.p, meant[0] ? "; did you mean '" : "", meant,
+                      meant[0] ? "'?" : "");
+}
+
 int gs_terms_memory(struct gs_str word, const struct gs_card *card, uint64_t *ret_bytes,
                     struct gs_err *err)
 {
@@ -72,11 +149,9 @@ int gs_terms_memory(struct gs_str word, const struct gs_card *card, uint64_t *re
                 shown(word), word.p);
     }
     if (rc != 0 || (bytes == UINT64_MAX && word.n != 4))
-        return gs_err_set(
-            err, -EINVAL,
-            "--memory '%.*s' is not a size; write bytes, or a number with K M G T, Ki Mi Gi Ti "
-            "or %% (at most 100), or 'none'",
-            shown(word), word.p);
+        return refuse_word(word, err);
+    if (bytes < MEMORY_LEAST)
+        return refuse_small(word, bytes, err);
     *ret_bytes = bytes;
     return 0;
 }
@@ -139,7 +214,15 @@ int gs_terms_check(const char *memory, const char *cores, const char *policy, co
     return rc;
 }
 
-const char *gs_terms_priority_name(uint32_t priority)
+bool gs_terms_is_held(const struct gs_quota *quota, const struct gs_quota_device *device)
 {
-    return priority == GS_PRIORITY_HIGH ? "high" : priority == GS_PRIORITY_LOW ? "low" : "none";
+    return (device->core_pct < 100 && device->policy != GS_POLICY_OFF) ||
+           quota->priority != GS_PRIORITY_NONE || quota->oversubscribe;
+}
+
+uint32_t gs_terms_priority_of(const struct gs_quota *quota, const struct gs_quota_device *device)
+{
+    if (quota->priority == GS_PRIORITY_NONE && gs_terms_is_held(quota, device))
+        return GS_PRIORITY_LOW;
+    return quota->priority;
 }

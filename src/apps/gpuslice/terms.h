@@ -11,6 +11,8 @@
 
 struct gs_card;
 struct gs_err;
+struct gs_quota;
+struct gs_quota_device;
 
 /** Words in a list like "1Gi,2Gi"; 1 for NULL and for a single word. */
 size_t gs_terms_count(const char *list);
@@ -37,5 +39,7 @@ GS_WUR int gs_terms_priority(const char *word, uint32_t *ret_priority, struct gs
  * a word that is wrong anywhere is told where there are none. Returns 0 or -EINVAL. */
 GS_WUR int gs_terms_check(const char *memory, const char *cores, const char *policy,
                           const char *priority, struct gs_err *err);
-/** "none", "low", "high". */
-const char *gs_terms_priority_name(uint32_t priority);
+/** Does the quota hold the device's launches, or give them a place in a queue? */
+bool gs_terms_is_held(const struct gs_quota *quota, const struct gs_quota_device *device);
+/** The priority that counts there (enum gs_priority): what is held and was given none is low. */
+uint32_t gs_terms_priority_of(const struct gs_quota *quota, const struct gs_quota_device *device);

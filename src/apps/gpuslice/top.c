@@ -71,12 +71,12 @@ static void add_pct(struct gs_table *t, uint64_t pct)
 }
 
 /* "2 GiB, 30 %": as `ls` has the limit of a slice. */
-static void add_promised(struct gs_table *t, const struct gs_view *view, const char *uuid)
+static void add_promised(struct gs_table *t, const struct gs_view *view, const struct gs_card *card)
 {
-    uint64_t cores = gs_view_promised_cores(view, uuid);
+    uint64_t cores = gs_view_promised_cores(view, card);
     char memory[GS_APP_SIZE];
 
-    (void)gs_app_size(gs_view_promised(view, uuid), memory);
+    (void)gs_app_size(gs_view_promised(view, card), memory);
     if (cores > 0)
         gs_table_addf(t, "%s, %llu %%", memory, (unsigned long long)cores);
     else
@@ -112,7 +112,7 @@ static int write_cards(const struct gs_view *view, const struct layout *layout, 
         gs_table_add(&t, c->name);
         add_used(&t, c, layout);
         add_pct(&t, c->util_pct);
-        add_promised(&t, view, c->uuid);
+        add_promised(&t, view, c);
         gs_table_add(&t, layout->has_uuid ? c->uuid : "");
     }
     return gs_table_write(&t, "", buf);
@@ -171,7 +171,7 @@ static void add_notes(struct gs_table *t, const struct gs_view_slice *s,
     char size[GS_APP_SIZE];
 
     if (s->slice->quota.priority != GS_PRIORITY_NONE)
-        gs_buf_addf(&text, "%s priority", gs_terms_priority_name(s->slice->quota.priority));
+        gs_buf_addf(&text, "%s priority", gs_quota_priority_name(s->slice->quota.priority));
     if (managed > 0 && managed != UINT64_MAX)
         gs_buf_addf(&text, "%s%s served from the host", text.n ? ", " : "",
                     gs_app_size(managed, size));

@@ -9,6 +9,7 @@
 
 #include "apps/gpuslice/loose.h"
 #include "apps/gpuslice/promise.h"
+#include "apps/gpuslice/terms.h"
 #include "base/file.h"
 #include "contract/board.h"
 #include "core/size.h"
@@ -116,7 +117,7 @@ static uint32_t lent_bp(const struct gs_view_slice *s, const char *uuid)
     GS_CLEANUP(gs_file_close) int fd = -1;
     int rc;
 
-    if (strchr(uuid, '/'))
+    if (strchr(uuid, '/') || gs_loose_is(s->slice))
         return 0;
     (void)snprintf(path, sizeof(path), "../" GS_SLICE_BOARD "/%s", uuid);
     fd = openat(s->slice->dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -160,10 +161,10 @@ static int read_slice(const struct gs_view *view, struct gs_view_slice *s)
     return rc;
 }
 
-static int read_slices(struct gs_view *view, bool loose, struct gs_err *err)
+static int read_slices(struct gs_view *view, struct gs_err *err)
 {
     GS_CLEANUP(gs_slice_unlock_home) struct gs_slice_home_lock lock = {0};
-    int rc = gs_slices_list(&view->procs, true, &view->slices, err);
+    int rc = gs_loose_list(&view->procs, &view->slices, err);
 
     if (rc != 0)
         return rc;
@@ -175,8 +176,6 @@ static int read_slices(struct gs_view *view, bool loose, struct gs_err *err)
             gs_slices_collect(&view->slices);
         break;
     }
-    if (loose && gs_loose_add(&view->slices) != 0)
-        return gs_err_set(err, -ENOMEM, "out of memory");
     view->slice = calloc(view->slices.n + 1, sizeof(*view->slice));
     if (!view->slice)
         return gs_err_set(err, -ENOMEM, "out of memory");
@@ -201,7 +200,7 @@ int gs_view_read(bool probe, struct gs_view *ret_view, struct gs_err *err)
     /* after the driver: a process that shows there and has just ended is then not called a stranger
      */
     (void)!gs_proc_list(&ret_view->procs); /* without /proc names and parents are missing */
-    rc = read_slices(ret_view, probe, err);
+    rc = read_slices(ret_view, err);
     for (size_t i = 0; i < ret_view->probe.n_processes && rc == 0; i++) {
         const struct gs_card_process *p = &ret_view->probe.process[i];
         const struct gs_proc *known = gs_proc_find(&ret_view->procs, (pid_t)p->pid);
@@ -250,8 +249,7 @@ const char *gs_view_state_text(const struct gs_view_slice *slice)
 
 bool gs_view_is_held(const struct gs_view_slice *slice, const struct gs_quota_device *device)
 {
-    return (device->core_pct < 100 && device->policy != GS_POLICY_OFF) ||
-           slice->slice->quota.priority != GS_PRIORITY_NONE || slice->slice->quota.oversubscribe;
+    return gs_terms_is_held(&slice->slice->quota, device);
 }
 
 struct gs_view_share gs_view_share(const struct gs_view_slice *slice,
@@ -366,27 +364,18 @@ uint64_t gs_view_core_pct(const struct gs_view *view, const struct gs_view_slice
     return sum < 100 ? sum : 100;
 }
 
-uint64_t gs_view_promised(const struct gs_view *view, const char *uuid)
+uint64_t gs_view_promised(const struct gs_view *view, const struct gs_card *card)
 {
-    uint64_t sum = 0;
+    struct gs_promise promise;
 
-    for (size_t i = 0; i < view->slices.n; i++) {
-        const struct gs_slice *s = view->slices.p[i];
-
-        for (uint32_t k = 0; k < s->quota.n_devices; k++)
-            if (s->state != GS_SLICE_DEAD && strcmp(s->quota.device[k].uuid, uuid) == 0 &&
-                s->quota.device[k].limit_bytes != UINT64_MAX)
-                sum = gs_size_add(sum, s->quota.device[k].limit_bytes);
-    }
-    return sum;
+    gs_promise_read(card, &view->slices, NULL, &promise);
+    return promise.bytes;
 }
 
-uint64_t gs_view_promised_cores(const struct gs_view *view, const char *uuid)
+uint64_t gs_view_promised_cores(const struct gs_view *view, const struct gs_card *card)
 {
-    int card = gs_probe_find_card(&view->probe, uuid);
-    struct gs_promise promise = {0};
+    struct gs_promise promise;
 
-    if (card >= 0)
-        gs_promise_read(&view->probe.card[card], &view->slices, NULL, &promise);
+    gs_promise_read(card, &view->slices, NULL, &promise);
     return promise.core_pct;
 }

@@ -65,10 +65,10 @@ uint64_t gs_view_used(const struct gs_view_slice *slice, const char *uuid);
 uint64_t gs_view_core_pct(const struct gs_view *view, const struct gs_view_slice *slice,
                           const char *uuid);
 /** Sum of the limits of live slices on a card, bytes. */
-uint64_t gs_view_promised(const struct gs_view *view, const char *uuid);
+uint64_t gs_view_promised(const struct gs_view *view, const struct gs_card *card);
 /** Sum of the shares of compute promised on a card, percent; more than 100 where slices were told
  * to oversubscribe. */
-uint64_t gs_view_promised_cores(const struct gs_view *view, const char *uuid);
+uint64_t gs_view_promised_cores(const struct gs_view *view, const struct gs_card *card);
 /** "running", "suspended", ... */
 const char *gs_view_state_text(const struct gs_view_slice *slice);
 /** True where the quota holds the device's launches, or gives them a place in a queue. */

@@ -38,7 +38,7 @@ static bool add_cards(yyjson_mut_doc *doc, yyjson_mut_val *root, const struct gs
              add_number(doc, obj, "total_bytes", c->total_bytes) &&
              add_number(doc, obj, "used_bytes", c->used_bytes) &&
              add_number(doc, obj, "util_pct", c->util_pct) &&
-             add_number(doc, obj, "promised_core_pct", gs_view_promised_cores(view, c->uuid));
+             add_number(doc, obj, "promised_core_pct", gs_view_promised_cores(view, c));
     }
     return ok;
 }
@@ -60,8 +60,9 @@ static bool add_share(yyjson_mut_doc *doc, yyjson_mut_val *obj, const struct gs_
            add_permille(doc, obj, "share_now_pct", share.now_permille) &&
            add_number(doc, obj, "wait_ms_per_s", share.wait_ms_per_s) &&
            yyjson_mut_obj_add_str(doc, obj, "policy", gs_quota_policy_name(d->policy)) &&
-           yyjson_mut_obj_add_str(doc, obj, "priority",
-                                  gs_terms_priority_name(s->slice->quota.priority)) &&
+           yyjson_mut_obj_add_str(
+               doc, obj, "priority",
+               gs_quota_priority_name(gs_terms_priority_of(&s->slice->quota, d))) &&
            add_number(doc, obj, "managed_bytes", share.managed_bytes);
 }
 

@@ -24,7 +24,7 @@ def test_a_running_program_follows(cli):
     assert "generation 2" in quota(cli, "r")
     d, = cli.slice("r")["devices"]
     assert (d["limit_bytes"], d["used_bytes"]) == (2 * GIB, 1200 * MIB)
-    assert "limits of generation 2 are in force" in cli.ok("log", "r")
+    assert "new limits are in force" in cli.ok("log", "r")
     cli.ok("resize", "--memory", "none", "r")
     assert c.ask("alloc(5000)") == 0 and c.ask("total()") == 8192
     assert end(c) == 0
@@ -118,7 +118,9 @@ def test_shares_policies_priorities(cli):
     assert "compute not held -> 30 % fixed" in cli.ok("resize", "--cores", "30", "r")
     assert "30 % fixed -> 30 % elastic" in cli.ok("resize", "--policy", "elastic", "r")
     assert "30 % elastic -> 50 % elastic" in cli.ok("resize", "--cores", "50", "r")
-    assert "priority none -> high" in cli.ok("resize", "--priority", "high", "r")
+    assert "priority low -> high" in cli.ok("resize", "--priority", "high", "r")
+    assert c.ask("total()") == 1024  # the program has come by
+    assert cli.ok("log", "r").count("priority high from now on\n") == 1
     assert "cores=50 policy=elastic" in quota(cli, "r") and "priority 0\n" in quota(cli, "r")
     assert "50 % elastic -> not held" in cli.ok("resize", "--cores", "none", "--priority", "low", "r")
     assert "cores=none policy=off" in quota(cli, "r") and "priority 1\n" in quota(cli, "r")

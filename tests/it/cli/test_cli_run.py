@@ -343,4 +343,12 @@ def test_refusals_are_explained(cli):
     assert cli.names() == []
     assert cli.ok("log", "why") == live
     assert cli.ok("log", "--lines", "1", "why") == live.splitlines(True)[-1]
-    assert cli("log", "nobody").returncode == 1
+    out = cli("log", "nobody")
+    assert out.returncode == 1 and "no slice 'nobody'" in out.stderr and "last 32" in out.stderr
+
+
+def test_a_quiet_slice_that_has_ended_is_known(cli):
+    assert cli("run", "--memory", "1Gi", "--name", "quiet", "true").returncode == 0
+    out = cli("log", "quiet")
+    assert (out.returncode, out.stdout) == (0, "")
+    assert "nothing happened in slice 'quiet', which has ended" in out.stderr

@@ -92,11 +92,12 @@ def test_a_card_on_which_all_of_it_fits(make_cli):
 
 
 def test_the_card_without_device_is_the_one_that_help_says(make_cli):
-    """`gpuslice run --help`: room for all of it, then least memory promised, then least compute, then lowest index."""
+    """`gpuslice run --help`: room beside promises, room now, least memory promised, least compute, lowest index."""
     cli = make_cli(cards=3)
     text = " ".join(cli.ok("run", "--help").split())
     assert "Without --device the slice goes to a card that has room for all it asks for" in text
-    order = ["the one with the least memory promised (a slice without a limit counts as a whole card)",
+    order = ["to one that really has so much memory free, less what other slices may still take",
+             "the one with the least memory promised or in use outside slices (a slice without a limit counts as a whole card)",
              "the one with the least compute promised", "the lowest index"]
     assert [text.index(x) for x in order] == sorted(text.index(x) for x in order)
     uuids = [c["uuid"] for c in cli.top()["cards"]]

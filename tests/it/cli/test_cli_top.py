@@ -44,7 +44,7 @@ def test_json_has_exactly_the_agreed_keys(cli):
     assert list(d) == ["uuid", "limit_bytes", "used_bytes", "core_limit_pct", "core_used_pct", "core_used_1s_pct",
                        "core_used_10s_pct", "share_now_pct", "wait_ms_per_s", "policy", "priority", "managed_bytes"]
     assert (d["uuid"], d["limit_bytes"], d["used_bytes"]) == (card["uuid"], GIB, 64 * MIB)
-    assert (d["core_limit_pct"], d["policy"], d["priority"]) == (40, "fixed", "none")
+    assert (d["core_limit_pct"], d["policy"], d["priority"]) == (40, "fixed", "low")  # as `run --help` says of a share
     assert (d["core_used_1s_pct"], d["core_used_10s_pct"], d["wait_ms_per_s"], d["managed_bytes"]) == (0, 0, 0, 0)
     assert d["share_now_pct"] == 40
     assert s["processes"] == [{"pid": pid, "used_bytes": 64 * MIB, "held": True}]

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "apps/gpuslice/promise.h"
 #include "apps/gpuslice/slice.h"
 #include "base/err.h"
 
@@ -91,6 +92,57 @@ static void the_last_byte_fits_and_one_more_does_not(void **state)
     assert_int_equal(make("9Gi", "1", &err), -ENOSPC);
 }
 
+/* What programs outside slices hold, the driver alone knows. */
+static void takes_a_card_that_has_the_room_now(void **state)
+{
+    (void)state;
+    probe.card[0].used_bytes = 7 * GIB;
+    assert_int_equal(make("2Gi", NULL, NULL), 0);
+    assert_int_equal(plan.card[0], 1);
+    probe.card[0].used_bytes = 6 * GIB; /* enough; but more is spoken for than on the next */
+    assert_int_equal(make("2Gi", NULL, NULL), 0);
+    assert_int_equal(plan.card[0], 1);
+    promise(1, 7 * GIB, GS_SLICE_RUNNING, geteuid());
+    assert_int_equal(make("none", NULL, NULL), 0); /* without a limit, where least is spoken for */
+    assert_int_equal(plan.card[0], 2);
+    probe.card[2].used_bytes = 15 * GIB;
+    assert_int_equal(make("2Gi", NULL, NULL), 0); /* not 1, for it is promised there */
+    assert_int_equal(plan.card[0], 0);
+    probe.card[0].used_bytes = GS_PROBE_UNKNOWN; /* as if nobody else were there */
+    assert_int_equal(make("8Gi", NULL, NULL), 0);
+    assert_int_equal(plan.card[0], 0);
+}
+
+/* What a slice was promised and has not taken is not free, and what it has taken counts once. */
+static void a_promise_waits_for_its_slice(void **state)
+{
+    struct gs_promise p;
+    uint64_t used;
+
+    (void)state;
+    promise(0, 3 * GIB, GS_SLICE_RUNNING, geteuid());
+    slice[0].used_bytes[0] = 1 * GIB;
+    probe.card[0].used_bytes = 5 * GIB; /* 4 of them outside */
+    gs_promise_read(&probe.card[0], &slices, NULL, &p);
+    assert_int_equal(p.bytes, 3 * GIB);
+    assert_int_equal(p.outside, 4 * GIB);
+    assert_int_equal(p.load, 7 * GIB);
+    assert_int_equal(p.room, 1 * GIB);
+    assert_true(gs_promise_is_kept(GIB, &p));
+    assert_false(gs_promise_is_kept(GIB + 1, &p));
+    assert_true(gs_promise_is_kept(UINT64_MAX, &p));
+    gs_promise_read(&probe.card[0], &slices, &slice[0], &p); /* its own is its own */
+    assert_int_equal(p.outside, 4 * GIB);
+    assert_int_equal(p.room, 4 * GIB);
+    slice[0].quota.device[0].limit_bytes = UINT64_MAX; /* what it has */
+    assert_int_equal(gs_promise_taken(&probe.card[0], &slice[0], &used), GIB);
+    slice[0].quota.device[0].limit_bytes = UINT64_MAX - 1; /* never more than there is */
+    assert_int_equal(gs_promise_taken(&probe.card[0], &slice[0], &used), 8 * GIB);
+    slice[0].state = GS_SLICE_DEAD;
+    gs_promise_read(&probe.card[0], &slices, NULL, &p);
+    assert_int_equal(p.room, 3 * GIB);
+}
+
 static void dead_slices_promise_nothing(void **state)
 {
     (void)state;
@@ -104,7 +156,7 @@ static void a_stranger_cannot_promise_more_than_a_card(void **state)
 
     (void)state;
     promise(2, UINT64_MAX - 1, GS_SLICE_RUNNING, geteuid() + 1);
-    assert_int_equal(make("1", "2", &err), -ENOSPC);
+    assert_int_equal(make("1Mi", "2", &err), -ENOSPC);
     assert_non_null(strstr(err.text, "16 GiB are promised"));
 }
 
@@ -176,8 +228,9 @@ static void visible_cards_limit_the_choice_only(void **state)
 
 static void bad_sizes_and_shares(void **state)
 {
-    static const char *const sizes[] = {"",     "0",  "-1", "1e999", "12zb", "0x10", "1.5",  "101%",
-                                        "1Gi,", ",1", "%",  "Gi",    " 1",   "1 Gi", "none,"};
+    static const char *const sizes[] = {"",      "0",    "-1", "1e999", "12zb",   "0x10",   "1.5",
+                                        "101%",  "1Gi,", ",1", "%",     "Gi",     " 1",     "1 Gi",
+                                        "none,", "1",    "2",  "1K",    "1023Ki", "1048575"};
     static const char *const cores[] = {"0", "101", "-5", "5%", "", "1.5", "abc", "30,"};
 
     (void)state;
@@ -313,6 +366,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(takes_the_least_promised_then_the_lowest),
         T(the_last_byte_fits_and_one_more_does_not),
+        T(takes_a_card_that_has_the_room_now),
+        T(a_promise_waits_for_its_slice),
         T(dead_slices_promise_nothing),
         T(a_stranger_cannot_promise_more_than_a_card),
         T(oversubscription_is_a_wish),
