@@ -216,12 +216,16 @@ int main(int argc, char **argv)
     }
     int rc = gs_state_open();
     if (rc) {
-        (void)fprintf(stderr, "gpuslice-sim: cannot open the cards: %s\n", strerror(-rc));
+        if (rc != -EINVAL) /* else told already */
+            (void)fprintf(stderr, "gpuslice-sim: cannot open the cards: %s\n", strerror(-rc));
         return 1;
     }
     rc = command->run(argc - 2, argv + 2);
     if (rc == -EINVAL)
         (void)fprintf(stderr, "usage: gpuslice-sim %s %s\n", command->name, command->arguments);
+    else if (rc == -ENOENT)
+        (void)fprintf(stderr, "gpuslice-sim: %s: the drivers serve no '%s'\n", command->name,
+                      argv[2]);
     else if (rc)
         (void)fprintf(stderr, "gpuslice-sim: %s: %s\n", command->name, strerror(-rc));
     return rc == -EINVAL ? 2 : rc ? 1 : 0;

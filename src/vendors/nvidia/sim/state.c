@@ -32,6 +32,9 @@ struct config {
     uint32_t zero_cost;
 };
 
+_Static_assert(GS_SIM_CARDS_MAX == 64, "told in words below");
+_Static_assert(MAX_MEMORY == UINT64_C(4) << 40, "likewise");
+
 /* Digits and an optional suffix K M G T (decimal) or Ki Mi Gi Ti (binary). */
 static int parse_size(const char *text, uint64_t *ret_bytes)
 {
@@ -56,6 +59,14 @@ static int parse_size(const char *text, uint64_t *ret_bytes)
     return 0;
 }
 
+static int refuse(const char *name, const char *why)
+{
+    const char *text = getenv(name);
+
+    (void)fprintf(stderr, "gpuslice-sim: %s='%s': %s\n", name, text ? text : "", why);
+    return -EINVAL;
+}
+
 static int env_size(const char *name, uint64_t *value)
 {
     const char *text = getenv(name);
@@ -63,8 +74,23 @@ static int env_size(const char *name, uint64_t *value)
         return 0;
     int rc = parse_size(text, value);
     if (rc)
-        (void)fprintf(stderr, "gpuslice-sim: %s='%s' is not a size\n", name, text);
-    return rc;
+        return refuse(name, "not a number, or one with K M G T, Ki Mi Gi Ti");
+    return 0;
+}
+
+static int check_config(const struct config *c)
+{
+    uint64_t g = c->granularity;
+
+    if (c->cards > GS_SIM_CARDS_MAX)
+        return refuse("GPUSLICE_SIM_CARDS", "at most 64 cards");
+    if (!c->memory_bytes || c->memory_bytes > MAX_MEMORY)
+        return refuse("GPUSLICE_SIM_MEMORY", "a card has more than nothing and at most 4Ti");
+    if (!c->slice_us || c->slice_us > 1000000)
+        return refuse("GPUSLICE_SIM_SLICE_US", "1 to 1000000");
+    if (g && ((g & (g - 1)) || g >> MIN_GRANULARITY_LOG == 0 || g >> (MAX_GRANULARITY_LOG + 1)))
+        return refuse("GPUSLICE_SIM_GRANULARITY", "a power of two from 64Ki to 32Mi, or 'random'");
+    return 0;
 }
 
 static int read_config(struct config *c)
@@ -89,12 +115,7 @@ static int read_config(struct config *c)
         return rc;
     const char *mode = getenv("GPUSLICE_SIM_MODE");
     c->zero_cost = mode && !strcmp(mode, "zero-cost");
-    uint64_t g = c->granularity;
-    if (!c->slice_us || c->slice_us > 1000000 || c->cards > GS_SIM_CARDS_MAX || !c->memory_bytes ||
-        c->memory_bytes > MAX_MEMORY ||
-        (g && ((g & (g - 1)) || g >> MIN_GRANULARITY_LOG == 0 || g >> (MAX_GRANULARITY_LOG + 1))))
-        return -EINVAL;
-    return 0;
+    return check_config(c);
 }
 
 static uint64_t mix(uint64_t x)
