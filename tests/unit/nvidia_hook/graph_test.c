@@ -85,6 +85,12 @@ static void a_launch_is_charged_and_refused(void **state)
     fake.fail = CUDA_ERROR_LAUNCH_FAILED;
     assert_int_equal(gs_nv_graph_launch(fake_launch, exec, NULL), CUDA_ERROR_LAUNCH_FAILED);
     assert_int_equal(fake.held, 0);
+    assert_int_equal(fake.n_full, 0);
+    fake.fail = CUDA_ERROR_OUT_OF_MEMORY; /* the card's, within the limit */
+    assert_int_equal(gs_nv_graph_launch(fake_launch, exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.n_full, 1);
+    assert_int_equal(fake.full_bytes, 48 * MIB);
+    assert_int_equal(fake.full_held, 0);
     fake.graph_reserved = fake.graph_used = 48 * MIB; /* what the launch takes */
     assert_int_equal(gs_nv_graph_launch(fake_launch, exec, NULL), CUDA_SUCCESS);
     assert_int_equal(fake.held, 48 * MIB);

@@ -181,6 +181,12 @@ static void undoes_what_the_driver_refused(void **state)
     fake.fail = CUDA_ERROR_LAUNCH_FAILED;
     assert_int_equal(alloc(&a, MIB), CUDA_ERROR_LAUNCH_FAILED);
     assert_int_equal(fake.held, 0);
+    assert_int_equal(fake.n_full, 0);
+    fake.fail = CUDA_ERROR_OUT_OF_MEMORY; /* the card's, within the limit */
+    assert_int_equal(alloc(&a, MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.n_full, 1);
+    assert_int_equal(fake.full_bytes, MIB);
+    assert_int_equal(fake.full_held, 0);
     assert_int_equal(alloc(&a, MIB), CUDA_SUCCESS);
     fake.fail = CUDA_ERROR_INVALID_VALUE;
     assert_int_equal(gs_nv_mem_free_async(fake_free_async, a, NULL), CUDA_ERROR_INVALID_VALUE);
