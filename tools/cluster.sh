@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A real Kubernetes control plane on this machine: etcd, kube-apiserver, kube-scheduler, controller-manager.
-#   build   make the programs (once; cached in .cache/k8s by what tests/e2e/cluster names)
+#   build   make the programs, or those named (once; cached in .cache/k8s by what tests/e2e/cluster names)
 #   up      start one and print its kubeconfig; `down` ends it, `status` tells
 # Nodes are API objects only; nothing runs a pod (kubelet is for one suite of e2e, which starts it itself).
 set -euo pipefail
@@ -56,25 +56,39 @@ link_flags() {
     done
 }
 
-# Built into a folder named after what was asked for; .cache/k8s/bin then points there.
+# missing FOLDER NAME...: the entries of those programs that are not there yet.
+missing() {
+    local out="$1" entry
+    shift
+    for entry in "${programs[@]}"; do
+        [[ -x "$out/${entry%% *}" || " $* " != *" ${entry%% *} "* ]] || printf '%s\n' "$entry"
+    done
+}
+
+# how_long ENTRY...: on two cores, with nothing cached.
+how_long() {
+    if [[ $# -eq 1 ]]; then echo "a few minutes"; else echo "ten minutes and more, some GiB of disk"; fi
+}
+
+# build NAME...: into a folder named after what was asked for; .cache/k8s/bin then points there.
 build() {
-    local flags key out go entry
+    local flags key out go entry todo
     flags="$(link_flags)"
     key="$(cat "$modules"/go.mod "$modules"/go.sum - <<<"$flags ${programs[*]}" | sha256sum | cut -c1-16)"
     out="$cache/$key"
     mkdir -p "$out"
     exec 8>"$cache/lock"
     flock 8
-    if [ ! -f "$out/.done" ]; then
+    mapfile -t todo < <(missing "$out" "$@")
+    if [ ${#todo[@]} -gt 0 ]; then
+        say "once: compile ${todo[*]%% *} from source (Kubernetes $(version_of k8s.io/kubernetes)): $(how_long "${todo[@]}")"
         go="$(find_go)"
-        for entry in "${programs[@]}"; do
-            [ ! -x "$out/${entry%% *}" ] || continue
-            say "go build ${entry%% *} (Kubernetes $(version_of k8s.io/kubernetes); some minutes when nothing is cached)"
+        for entry in "${todo[@]}"; do
+            say "go build ${entry%% *}"
             (cd "$modules" && CGO_ENABLED=0 GOFLAGS=-mod=readonly GOTOOLCHAIN=local \
                 "$go" build -trimpath -ldflags="$flags" -o "$out/.new" "${entry#* }" >&2)
             mv "$out/.new" "$out/${entry%% *}"
         done
-        touch "$out/.done"
     fi
     ln -sfn "$key" "$cache/bin"
     flock -u 8
@@ -90,12 +104,17 @@ cluster() { PYTHONPATH=tests/e2e .venv/bin/python -m kit.cluster "$1" "$run"; }
 
 case "${1:-}" in
     build)
+        shift
+        for name in "$@"; do
+            [[ " ${programs[*]%% *} " = *" $name "* ]] || die "cluster: no program '$name'; there are: ${programs[*]%% *}"
+        done
+        [ $# -gt 0 ] || set -- "${programs[@]%% *}"
         deps
-        build
+        build "$@"
         ;;
     up)
         deps
-        build
+        build "${programs[@]%% *}"
         say "cluster up"
         cluster up
         ;;
@@ -103,5 +122,5 @@ case "${1:-}" in
         deps
         cluster "$1"
         ;;
-    *) die "usage: ./dev cluster build|up|down|status" ;;
+    *) die "usage: ./dev cluster build [PROGRAM...]|up|down|status" ;;
 esac

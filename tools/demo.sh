@@ -24,11 +24,14 @@ cleanup() {
     kill $(jobs -p) 2>/dev/null || true
     wait 2>/dev/null || true
     rm -rf "$work"
-    $real || ./dev sim --stop "$name"
+    $real || ./dev sim --stop "$name" 2>/dev/null || true # there are none before the first command
 }
 trap cleanup EXIT
 on_card() { if $real; then "$@"; else ./dev sim --memory 8Gi --keep "$name" -- "$@"; fi; }
-show() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
+show() {
+    echo
+    say_bold 1 "$ $*"
+}
 expect() { # expect STATUS TEXT COMMAND...: run it, show it, insist; STATUS `fails`: any but 0
     local want="$1" text="$2" rc=0
     shift 2
@@ -53,13 +56,14 @@ fi
 
 say "3. two slices share one card"
 for s in alice:3Gi bob:4Gi; do
-    on_card gpuslice run --name "${s%:*}" --memory "${s#*:}" -- "$python" tools/demo_client.py --hold "$work/${s%:*}" &
-done
-for s in alice bob; do
-    until [ -s "$work/$s" ]; do
-        [ "$(jobs -rp | wc -l)" = 2 ] || die "demo: a slice ended early"
+    show gpuslice run --name "${s%:*}" --memory "${s#*:}" -- python tools/demo_client.py --hold FILE '&'
+    on_card gpuslice run --name "${s%:*}" --memory "${s#*:}" -- "$python" tools/demo_client.py --hold "$work/${s%:*}" \
+        >"$work/${s%:*}.out" 2>&1 &
+    until [ -s "$work/${s%:*}" ]; do
+        kill -0 $! 2>/dev/null || die "demo: a slice ended early: $(cat "$work/${s%:*}.out")"
         sleep 0.1
     done
+    sed 's/^/    /' "$work/${s%:*}.out"
 done
 expect 0 "alice" gpuslice top --once
 $real || expect 125 "alice\|bob\|promised\|GiB" gpuslice run --memory 2Gi -- true
@@ -77,8 +81,8 @@ expect 0 "cuMemAlloc" gpuslice log bob
 say "5. two greedy programs share its compute, 30 and 60 percent of the card's time"
 export GPUSLICE_SIM_KERNEL_NS=spin=1000000 # a simulated card takes the program's word for it
 for s in carol:30 dave:60; do
-    show gpuslice run --cores "${s#*:}" --name "${s%:*}" -- python tools/demo_load.py
-    on_card gpuslice run --cores "${s#*:}" --name "${s%:*}" -- "$python" tools/demo_load.py --seconds 8 >"$work/${s%:*}" &
+    show gpuslice run --cores "${s#*:}" --name "${s%:*}" -- python tools/demo_load.py --seconds 8 '&'
+    on_card gpuslice run --cores "${s#*:}" --name "${s%:*}" -- "$python" tools/demo_load.py --seconds 8 >"$work/${s%:*}" 2>&1 &
     loads+=($!)
 done
 sleep 4
@@ -87,5 +91,5 @@ expect 0 "30 % fixed -> 10 % fixed" gpuslice resize carol --cores 10
 sleep 2
 expect 0 "of 10 % fixed" gpuslice top --once
 wait "${loads[@]}"
-sed 's/^/    dave:  /' "$work/dave"
+for s in carol dave; do sed "s/^/    $s: /" "$work/$s"; done
 say "that is the main job; ./dev help for more"

@@ -1,6 +1,10 @@
 # Shared by the scripts behind ./dev. Sourced with the repository root as working directory.
 
-say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
+# say_bold DESCRIPTOR TEXT: a line, bold where the descriptor is a terminal.
+say_bold() {
+    if [ -t "$1" ]; then printf '\033[1m%s\033[0m\n' "$2" >&"$1"; else printf '%s\n' "$2" >&"$1"; fi
+}
+say() { say_bold 2 "== $*"; }
 die() {
     printf 'dev: %s\n' "$*" >&2
     exit 1

@@ -6,7 +6,8 @@ cd "$GS_ROOT"
 
 out="${1:-deploy/manifests}"
 case "$out" in /*) ;; *) [ $# -eq 0 ] || out="$GS_CALLER_DIR/$out" ;; esac
-tools/cluster.sh build
+# nothing else of a cluster is needed, and where helm is installed not even that
+if [ -z "${GS_K8S_BIN:-}" ]; then tools/cluster.sh build helm; fi
 helm="${GS_K8S_BIN:-.cache/k8s/bin}/helm"
 namespace=gpuslice-system
 state="$(mktemp -d)"
