@@ -115,6 +115,12 @@ static int check_operands(const struct parse *p)
 {
     const struct gs_opt_command *c = &p->spec->commands[p->command];
 
+    struct gs_str keyword = gs_opt_keyword(c->operands);
+
+    if (keyword.n > 0 && p->args->n_rest > 0 && !gs_str_eq_c(keyword, p->args->rest[0]))
+        return gs_err_set(
+            p->err, -EINVAL, "%s: '%.*s' is missing in front of '%s'; usage: %s %s %s", c->name,
+            (int)keyword.n, keyword.p, p->args->rest[0], p->spec->program, c->name, c->operands);
     if (p->args->n_rest < c->min_operands)
         return gs_err_set(p->err, -EINVAL, "%s: missing operand; usage: %s %s %s", c->name,
                           p->spec->program, c->name, c->operands);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "core/cleanup.h"
+#include "core/str.h"
 
 struct gs_buf;
 struct gs_err;
@@ -81,6 +82,10 @@ int gs_opt_find(const struct gs_opt_spec *spec, const char *name);
  *  Returns  0; -EINVAL with a line that names the option and the help command. */
 GS_WUR int gs_opt_parse(const struct gs_opt_spec *spec, int command, int argc, char **argv,
                         struct gs_opt_args *args, struct gs_err *err);
+
+/** The word that `operands` has in small letters, as "pod" in "[OPTION]... pod NAME"; empty: none.
+ */
+struct gs_str gs_opt_keyword(const char *operands);
 
 /** Append the help text of one command, or of the program (command < 0). */
 void gs_opt_help(const struct gs_opt_spec *spec, int command, struct gs_buf *buf);

@@ -233,20 +233,24 @@ static void put_choices(struct gs_buf *buf, const char *arg)
         gs_buf_addc(buf, *arg == '|' ? ' ' : *arg, 1);
 }
 
-/* The word that `operands` has in small letters, as "pod" in "[OPTION]... pod NAME". */
-static void put_keyword(struct gs_buf *buf, const char *operands)
+struct gs_str gs_opt_keyword(const char *operands)
 {
     while (*operands) {
         size_t n = strcspn(operands, " ");
-        size_t small = strspn(operands, "abcdefghijklmnopqrstuvwxyz");
 
-        if (small == n) {
-            gs_buf_add(buf, operands, n);
-            return;
-        }
+        if (strspn(operands, "abcdefghijklmnopqrstuvwxyz") == n)
+            return (struct gs_str){operands, n};
         operands += n;
         operands += strspn(operands, " ");
     }
+    return (struct gs_str){operands, 0};
+}
+
+static void put_keyword(struct gs_buf *buf, const char *operands)
+{
+    struct gs_str word = gs_opt_keyword(operands);
+
+    gs_buf_add(buf, word.p, word.n);
 }
 
 /* "run:--memory|run:-m" */

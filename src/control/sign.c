@@ -187,7 +187,8 @@ static int read_keys(struct gs_sign *sign, struct gs_err *err)
     int rc = gs_secret_read(sign->path, &text, &stamp);
 
     if (rc < 0)
-        return gs_err_set(err, rc, "%s: %s", sign->path, strerror(-rc));
+        return gs_err_set(err, rc, "cannot read the signing keys '%s': %s", sign->path,
+                          strerror(-rc));
     rc = split(gs_buf_str(&text), key, &n, err);
     if (rc < 0) {
         gs_secret_wipe(&text);

@@ -367,7 +367,8 @@ static int from_account(struct gs_kube_config *c, const struct gs_kube_config_op
     if (!c->token_file || !ca)
         return -ENOMEM;
     if (access(c->token_file, R_OK) != 0)
-        return gs_err_set(err, -ENOENT, "%s: %s", c->token_file, strerror(errno));
+        return gs_err_set(err, -ENOENT, "cannot read the account's token '%s': %s", c->token_file,
+                          strerror(errno));
     if (access(ca, R_OK) == 0)
         c->ca_file = ca;
     c->ns = keep_word(c, gs_arena_printf(&c->arena, "%s%s/namespace", root, ACCOUNT_PATH).p);

@@ -134,7 +134,7 @@ int gs_kube_file_read(const char *path, struct gs_kube_file **ret, struct gs_err
     int rc = gs_kube_file_bytes(path, GS_KUBE_CONFIG_MAX, &text);
 
     if (rc < 0)
-        return gs_err_set(err, rc, "%s: %s", path, strerror(-rc));
+        return gs_err_set(err, rc, "cannot read the kubeconfig '%s': %s", path, strerror(-rc));
     rc = gs_yaml_load(gs_buf_str(&text), &file_value, NULL, &data, NULL, err);
     if (rc < 0)
         return gs_err_wrap(err, rc, "%s", path);

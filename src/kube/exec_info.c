@@ -22,7 +22,8 @@ static int put_ca(struct gs_kube_merge *m, const struct gs_kube_config *c, struc
     if (pem.n == 0 && c->ca_file) {
         rc = gs_kube_file_bytes(c->ca_file, GS_KUBE_SECRET_MAX, &file);
         if (rc < 0)
-            return gs_err_set(err, rc, "%s: %s", c->ca_file, strerror(-rc));
+            return gs_err_set(err, rc, "cannot read the authority '%s': %s", c->ca_file,
+                              strerror(-rc));
         pem = gs_buf_str(&file);
     }
     gs_kube_base64_put(&text, pem);

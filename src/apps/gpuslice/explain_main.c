@@ -40,7 +40,8 @@ static int read_policies(struct explaining *e, struct gs_err *err)
     int rc = path != NULL ? gs_secret_read(path, &text, &stamp) : 0;
 
     if (rc < 0)
-        return gs_err_set(err, rc, "%s: %s", path, strerror(-rc));
+        return gs_err_set(err, rc, "cannot read the device configuration '%s': %s", path,
+                          strerror(-rc));
     rc = gs_policies_read(
         &(struct gs_policies_conf){.section = gs_registry_policy,
                                    .n_sections = gs_registry_policy_n,
@@ -178,10 +179,6 @@ int main(int argc, char **argv)
     }
     if (value[GS_OPTION_HELP] != NULL)
         return print_help();
-    if (strcmp(args.rest[0], "pod") != 0) {
-        gs_app_say("explain: '%s' is nothing that can be explained; a pod is", args.rest[0]);
-        return GS_EXIT_USAGE;
-    }
     if (check_policies(value, &err) < 0 || check_pod(args.rest[1], &err) < 0) {
         gs_app_say("explain: %s", err.text);
         return GS_EXIT_USAGE;

@@ -201,7 +201,7 @@ int gs_gather_dump(struct gs_gather *g, const char *path, struct gs_err *err)
     int rc = gs_file_read(AT_FDCWD, path, DUMP_MAX, &text);
 
     if (rc < 0)
-        return gs_err_set(err, rc, "%s: %s", path, strerror(-rc));
+        return gs_err_set(err, rc, "cannot read the dump '%s': %s", path, strerror(-rc));
     rc = gs_kube_json_read(gs_buf_str(&text), DUMP_MAX, &doc, err);
     if (rc < 0)
         return gs_err_wrap(err, rc, "%s", path);

@@ -213,7 +213,9 @@ static int read_device_config(struct gs_daemon *d, struct gs_buf *text, struct g
     if (path[0] == '\0')
         return 0;
     rc = gs_secret_read(path, text, &stamp);
-    return rc < 0 ? gs_err_set(err, rc, "%s: %s", path, strerror(-rc)) : 0;
+    return rc < 0 ? gs_err_set(err, rc, "cannot read the device configuration '%s': %s", path,
+                               strerror(-rc))
+                  : 0;
 }
 
 static void on_unknown_key(void *user, const char *what)

@@ -146,7 +146,7 @@ def test_nothing_asked(dump):
 def test_refusals(dump, tmp_path):
     path = dump()
     assert "no pod missing in namespace team" in explain("--from-dump", path, "pod", "team/missing", status=1)
-    assert "nothing that can be explained" in explain("--from-dump", path, "node", "n1", status=2)
+    assert "'pod' is missing" in explain("--from-dump", path, "node", "n1", status=2)
     assert "No such file" in explain("--from-dump", tmp_path / "none", "pod", "a/b", status=1)
     bad = tmp_path / "bad"
     bad.write_text("{")

@@ -86,6 +86,14 @@ def test_explain_tells_what_is_no_pod(bare, pod):
     assert out.returncode == 2 and "no pod" in out.stderr
 
 
+def test_explain_tells_that_a_word_is_missing(bare):
+    for operands in (["default/ok"], ["node", "n1"], ["--json", "default/ok"]):
+        out = bare("explain", *operands)
+        assert (out.returncode, out.stdout) == (2, "")
+        assert f"'pod' is missing in front of '{[o for o in operands if o[0] != '-'][0]}'" in out.stderr
+    assert "missing operand" in bare("explain").stderr
+
+
 def test_what_is_right_still_waits_for_a_driver(bare, tmp_path):
     """And a trace that was there is not emptied for a program that did not start."""
     trace = tmp_path / "trace"

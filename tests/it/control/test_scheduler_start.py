@@ -111,3 +111,11 @@ def test_calls_that_are_not_understood(start):
         text, status = done[:-3], int(done[-3:])
         assert status == want[0], (path, body, done)
         assert want[1] in (json.loads(text)["Error"] if status == 200 else text), (path, body, done)
+
+
+@pytest.mark.parametrize("flag, what", [("kubeconfig", "the kubeconfig"), ("device-config-file", "the device configuration")])
+def test_a_file_that_is_not_there_is_told_in_words(start, flag, what, tmp_path):
+    daemon = start(f"--{flag}={tmp_path}/nothing")
+    assert daemon.process.wait(60) == 1
+    (line,) = lines(daemon, "cannot start")
+    assert line["error"].endswith(f"cannot read {what} '{tmp_path}/nothing': No such file or directory")
