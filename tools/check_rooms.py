@@ -14,8 +14,9 @@ MAY = {
     "hook": ["core", "contract"],
     "net": ["core", "base"],
     "kube": ["core", "base", "net"],
-    "node": ["core", "base", "contract", "model", "net", "kube"],
-    "control": ["core", "base", "contract", "model", "net", "kube"],
+    "cluster": ["core", "base", "contract", "model", "net", "kube"],
+    "node": ["core", "base", "contract", "model", "net", "kube", "cluster"],
+    "control": ["core", "base", "contract", "model", "net", "kube", "cluster"],
     "monitor": ["core", "base", "contract", "model", "net", "kube"],
     "vendors/*/abi": [],
     "vendors/*/policy": ["core", "base", "contract", "model"],
@@ -23,7 +24,7 @@ MAY = {
     "vendors/*/hook": ["core", "contract", "hook", "vendors/*/abi"],
     "vendors/*/sim": ["core", "vendors/*/abi"],
     "vendors": ["core", "base", "contract", "model", "node", "vendors/*/node", "vendors/*/policy"],
-    "apps": ["core", "base", "contract", "model", "net", "kube", "node", "control", "monitor", "vendors"],
+    "apps": ["core", "base", "contract", "model", "net", "kube", "cluster", "node", "control", "monitor", "vendors"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 COMMENT = re.compile(r"/\*.*?\*/", re.S)

@@ -6,8 +6,8 @@
 
 #include "base/arena.h"
 #include "base/map.h"
+#include "cluster/lock.h"
 #include "control/bind.h"
-#include "control/lock.h"
 #include "core/list.h"
 #include "net/loop.h"
 

@@ -2,27 +2,16 @@
 
 #include <errno.h>
 
+#include "cluster/pairs.h"
 #include "contract/names.h"
-
-int gs_convert_pairs(const struct gs_kube_pairs *pairs, struct gs_arena *arena,
-                     struct gs_pairs *ret)
-{
-    ret->at = GS_ARENA_ARRAY(arena, pairs->n, struct gs_pair);
-    if (ret->at == NULL)
-        return -ENOMEM;
-    for (size_t i = 0; i < pairs->n; i++)
-        ret->at[i] = (struct gs_pair){pairs->at[i].key, pairs->at[i].value};
-    ret->n = ret->cap = pairs->n;
-    return 0;
-}
 
 static int container_of(const struct gs_kube_container *c, struct gs_arena *arena,
                         struct gs_container *ret)
 {
-    int rc = gs_convert_pairs(&c->limits, arena, &ret->limits);
+    int rc = gs_pairs_convert(&c->limits, arena, &ret->limits);
 
     if (rc == 0)
-        rc = gs_convert_pairs(&c->requests, arena, &ret->requests);
+        rc = gs_pairs_convert(&c->requests, arena, &ret->requests);
     ret->env.at = GS_ARENA_ARRAY(arena, c->n_env, struct gs_pair);
     if (rc < 0 || ret->env.at == NULL)
         return -ENOMEM;
@@ -109,9 +98,9 @@ int gs_convert_pod(const struct gs_kube_pod *pod, struct gs_arena *arena, struct
     };
     if (ret->container == NULL)
         return -ENOMEM;
-    rc = gs_convert_pairs(&pod->meta.annotations, arena, &ret->annotations);
+    rc = gs_pairs_convert(&pod->meta.annotations, arena, &ret->annotations);
     if (rc == 0)
-        rc = gs_convert_pairs(&pod->meta.labels, arena, &ret->labels);
+        rc = gs_pairs_convert(&pod->meta.labels, arena, &ret->labels);
     for (size_t i = 0; rc == 0 && i < pod->n_containers; i++)
         rc = container_of(&pod->container[i], arena, &ret->container[i]);
     return rc;

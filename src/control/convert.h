@@ -21,7 +21,3 @@ bool gs_convert_is_closed(const struct gs_kube_pod *pod);
 GS_WUR int gs_convert_books_pod(const struct gs_kube_pod *pod, const struct gs_pod *placed,
                                 const struct gs_policies *policies, struct gs_arena *arena,
                                 struct gs_books_pod *ret);
-
-/** Pairs of the API as pairs of the model. 0 or -ENOMEM. */
-GS_WUR int gs_convert_pairs(const struct gs_kube_pairs *pairs, struct gs_arena *arena,
-                            struct gs_pairs *ret);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "cluster/pairs.h"
 #include "control/convert.h"
 #include "model/node.h"
 #include "model/quantity.h"
@@ -13,13 +14,13 @@ static int view_of(const struct gs_kube_node *node, struct gs_arena *arena,
     int rc = pairs != NULL ? 0 : -ENOMEM;
 
     if (rc == 0)
-        rc = gs_convert_pairs(&node->meta.annotations, arena, &pairs[0]);
+        rc = gs_pairs_convert(&node->meta.annotations, arena, &pairs[0]);
     if (rc == 0)
-        rc = gs_convert_pairs(&node->meta.labels, arena, &pairs[1]);
+        rc = gs_pairs_convert(&node->meta.labels, arena, &pairs[1]);
     if (rc == 0)
-        rc = gs_convert_pairs(&node->capacity, arena, &pairs[2]);
+        rc = gs_pairs_convert(&node->capacity, arena, &pairs[2]);
     if (rc == 0)
-        rc = gs_convert_pairs(&node->allocatable, arena, &pairs[3]);
+        rc = gs_pairs_convert(&node->allocatable, arena, &pairs[3]);
     if (rc == 0)
         *ret = (struct gs_node_view){node->meta.name, &pairs[0], &pairs[1], &pairs[2], &pairs[3]};
     return rc;

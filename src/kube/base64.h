@@ -1,5 +1,5 @@
 #pragma once
-/* Base64 of RFC 4648, section 4. Inside the room only. */
+/* Base64 of RFC 4648, section 4. */
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* HAMi's node lock against a small API server, in virtual time. Vectors: control-plane fact sheet,
  * appendix A8; Cambricon's: other vendors' fact sheet, V-M7. */
-#include "control/lock.h"
+#include "cluster/lock.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* Signed grants. Vectors: docs/protocol/grant.md, made by `openssl dgst -sha256 -hmac`. */
-#include "control/sign.h"
+#include "cluster/sign.h"
 
 #include <errno.h>
 #include <setjmp.h>

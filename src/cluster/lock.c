@@ -1,4 +1,4 @@
-#include "control/lock.h"
+#include "cluster/lock.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "control/sign.h"
+#include "cluster/sign.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include <gnutls/gnutls.h>
 
 #include "base/log.h"
+#include "cluster/pairs.h"
 #include "contract/names.h"
-#include "control/convert.h"
 #include "model/grant.h"
 #include "net/secret.h"
 
@@ -289,7 +289,7 @@ bool gs_sign_trusts(struct gs_sign *sign, const struct gs_kube_pod *pod)
         return sign->takes_unsigned;
     gs_arena_reset(&sign->arena);
     if (!parse(*signature, &theirs, &keys) ||
-        gs_convert_pairs(&pod->meta.annotations, &sign->arena, &annotations) < 0 ||
+        gs_pairs_convert(&pod->meta.annotations, &sign->arena, &annotations) < 0 ||
         write_message(pod->meta.uid, pod->node_name, &annotations, keys, &sign->arena, &message) <
             0)
         return false;
