@@ -99,7 +99,8 @@ int gs_file_write_all(int fd, const void *bytes, size_t n)
     return 0;
 }
 
-int gs_file_write(int dirfd, const char *name, const void *bytes, size_t n, struct gs_err *err)
+int gs_file_publish(int dirfd, const char *name, unsigned mode, struct gs_str content,
+                    struct gs_err *err)
 {
     GS_CLEANUP(gs_file_close) int fd = -1;
     char tmp[NAME_MAX + 1];
@@ -112,13 +113,20 @@ int gs_file_write(int dirfd, const char *name, const void *bytes, size_t n, stru
     fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return gs_err_set(err, -errno, "create file '%s': %s", name, strerror(errno));
-    rc = gs_file_write_all(fd, bytes, n);
+    rc = gs_file_write_all(fd, content.p, content.n);
+    if (rc == 0 && mode != 0600 && fchmod(fd, mode) != 0)
+        rc = -errno;
     if (rc == 0 && renameat(dirfd, tmp, dirfd, name) != 0)
         rc = -errno;
     if (rc == 0)
         return 0;
     (void)unlinkat(dirfd, tmp, 0); /* best effort: the first failure is the one to report */
     return gs_err_set(err, rc, "write file '%s': %s", name, strerror(-rc));
+}
+
+int gs_file_write(int dirfd, const char *name, const void *bytes, size_t n, struct gs_err *err)
+{
+    return gs_file_publish(dirfd, name, 0600, (struct gs_str){bytes, n}, err);
 }
 
 int gs_file_open_private(int dirfd, const char *name, unsigned uid, struct gs_err *err)

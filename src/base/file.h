@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/cleanup.h"
+#include "core/str.h"
 
 struct gs_buf;
 struct gs_err;
@@ -28,8 +29,12 @@ GS_WUR int gs_file_read(int dirfd, const char *name, size_t max, struct gs_buf *
 /** Write all bytes to an open descriptor, through interruptions. Returns 0 or -errno. */
 GS_WUR int gs_file_write_all(int fd, const void *bytes, size_t n);
 
-/** Write a file of mode 0600 so that a reader sees the old content or the new, never a part: a
- *  temporary file in the same folder, renamed into place. */
+/** Write a file so that a reader sees the old content or the new, never a part: a temporary file in
+ *  the same folder, with a dot in front, renamed into place.
+ *  @mode  of the file, whatever the umask: 0644 for others to read. */
+GS_WUR int gs_file_publish(int dirfd, const char *name, unsigned mode, struct gs_str content,
+                           struct gs_err *err);
+/** The same of mode 0600. */
 GS_WUR int gs_file_write(int dirfd, const char *name, const void *bytes, size_t n,
                          struct gs_err *err);
 
