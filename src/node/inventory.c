@@ -108,3 +108,21 @@ int32_t gs_inventory_score(struct gs_link from, struct gs_link back, bool *ret_i
         return 0;
     return 10 * (int32_t)from.near + 100 * (int32_t)from.n_lanes;
 }
+
+int gs_inventory_find(const struct gs_inventory *inv, const char *uuid, int *ret_part)
+{
+    for (size_t i = 0; i < inv->n; i++) {
+        const struct gs_inventory_card *card = &inv->card[i];
+
+        *ret_part = -1;
+        if (strcmp(card->uuid, uuid) == 0)
+            return (int)i;
+        for (size_t p = 0; p < card->n_parts; p++) {
+            if (strcmp(card->part[p].uuid, uuid) == 0) {
+                *ret_part = (int)p;
+                return (int)i;
+            }
+        }
+    }
+    return -ENODEV;
+}

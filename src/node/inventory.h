@@ -98,6 +98,10 @@ struct gs_inventory_filter {
 bool gs_inventory_is_dropped(const struct gs_inventory_card *card,
                              const struct gs_inventory_filter *filter);
 
+/** Position of a card, or of the card that has this part; -ENODEV. *ret_part: the part's position,
+ *  or -1. */
+int gs_inventory_find(const struct gs_inventory *inv, const char *uuid, int *ret_part);
+
 /** For vendors. Room for all cards before the first is added; 0 or -ENOMEM. */
 GS_WUR int gs_inventory_reserve(struct gs_inventory *inv);
 /** Next card, zeroed but for what is not known; NULL when there are GS_INVENTORY_CARDS. Links of

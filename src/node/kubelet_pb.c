@@ -164,6 +164,26 @@ int gs_kubelet_pb_pre_start(struct gs_arena *arena, struct gs_str bytes,
     return 0;
 }
 
+int gs_kubelet_pb_cdi(struct gs_arena *arena, struct gs_str bytes, struct gs_kubelet_texts *ret_cdi,
+                      struct gs_err *err)
+{
+    ProtobufCMessage *message = NULL;
+    int rc = unpack(arena, &v1beta1__container_allocate_response__descriptor, &request_limits,
+                    bytes, &message, err);
+
+    if (rc < 0)
+        return rc;
+    const V1beta1__ContainerAllocateResponse *answer =
+        (const V1beta1__ContainerAllocateResponse *)message;
+    const char **name = GS_ARENA_ARRAY(arena, answer->n_cdi_devices, const char *);
+    if (!name)
+        return gs_err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < answer->n_cdi_devices; i++)
+        name[i] = answer->cdi_devices[i]->name;
+    *ret_cdi = (struct gs_kubelet_texts){name, answer->n_cdi_devices};
+    return 0;
+}
+
 /* ---- device plugin: what we say ---- */
 
 static V1beta1__DevicePluginOptions options_of(const struct gs_kubelet_options *options)

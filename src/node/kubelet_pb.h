@@ -61,6 +61,11 @@ GS_WUR int gs_kubelet_pb_prefer(struct gs_arena *arena, struct gs_str bytes,
 GS_WUR int gs_kubelet_pb_pre_start(struct gs_arena *arena, struct gs_str bytes,
                                    struct gs_kubelet_texts *ret_ids, struct gs_err *err);
 
+/** Qualified names of the CDI devices in a ContainerAllocateResponse, which the kubelet keeps in
+ * its checkpoint; as above. */
+GS_WUR int gs_kubelet_pb_cdi(struct gs_arena *arena, struct gs_str bytes,
+                             struct gs_kubelet_texts *ret_cdi, struct gs_err *err);
+
 /* ---- device plugin: what we say ---- */
 
 struct gs_kubelet_options {
