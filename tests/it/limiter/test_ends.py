@@ -40,7 +40,7 @@ for _ in range(150):
 done = threading.Event()
 tell = c.CFUNCTYPE(None, p)(lambda _: done.set())
 told = c.CFUNCTYPE(None, p, c.c_int, p)(lambda *_: done.set())
-for _ in range(20 if way not in ("nobody", "unasked") else 1):
+for _ in range(13 if way not in ("nobody", "unasked") else 1):
     done.clear()
     burst(5)
     if way == "function":
