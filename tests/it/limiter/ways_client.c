@@ -294,6 +294,7 @@ static int unlike(uint64_t long_ns, uint32_t permille, const char *how, uint64_t
     bool alone = strcmp(how, "sync") == 0 || strcmp(how, "poll") == 0;
     bool queues = is_queue(how), fails = strcmp(how, "failing") == 0;
     uint32_t batch = alone ? 1 : queues ? QUEUED : BATCH;
+    uint32_t n_events = strcmp(how, "elsewhere") == 0 ? 2 : EVENTS;
     CUevent event[EVENTS];
     uint32_t random = (uint32_t)getpid(); /* each process another order */
 
@@ -307,14 +308,14 @@ static int unlike(uint64_t long_ns, uint32_t permille, const char *how, uint64_t
         return 1;
     for (uint32_t n = 0; !over(); n++) {
         if (queues)
-            must(load.drv.event_sync(event[n % EVENTS]), "cuEventSynchronize");
+            must(load.drv.event_sync(event[n % n_events]), "cuEventSynchronize");
         for (uint32_t i = 0; i < batch; i++) {
             random = random * 1103515245u + 12345u;
             launch_of((random >> 16) % 1000 < permille ? long_ns : short_ns);
             if (fails)
                 fail_to_wait();
         }
-        await_end(how, event[n % EVENTS]);
+        await_end(how, event[n % n_events]);
     }
     return 0;
 }
