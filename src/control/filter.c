@@ -108,13 +108,15 @@ static int score_all(struct call *c, struct candidate *at, size_t *n)
     return 0;
 }
 
-/* In earnest: the placement is in the call's arena. */
+/* In earnest: the placement stands in the scratch until the next node is looked at. */
 static int place_on(struct call *c, const struct candidate *candidate, struct candidate *ret,
                     struct gs_placement *ret_placement)
 {
     struct gs_reasons reasons;
-    int rc = gs_place(&c->ask, candidate->node, c->arena, ret_placement, &reasons);
+    int rc;
 
+    gs_arena_reset(&c->scratch);
+    rc = gs_place(&c->ask, candidate->node, &c->scratch, ret_placement, &reasons);
     if (rc == 0)
         *ret = *candidate;
     c->note->n_fit -= rc == -ENOSPC;

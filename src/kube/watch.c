@@ -13,11 +13,13 @@
 #include "kube/list.h"
 #include "net/loop.h"
 
-#define PAGE           500
-#define TIMEOUT_S      300
-#define OBJECT_MAX     ((size_t)16 << 20)
-#define QUERY_MAX      128
-#define BACKOFF_MS     250u
+#define PAGE       500
+#define TIMEOUT_S  300
+#define OBJECT_MAX ((size_t)16 << 20)
+#define QUERY_MAX  128
+#define BACKOFF_MS 250u
+/* Also where an answer says to wait longer, which whoever stands in between may write: what would
+ * be decided meanwhile by what is known is wrong. */
 #define BACKOFF_MAX_MS 30000u
 /* Servers send a bookmark about once a minute: longer silence means that nobody is there. */
 #define IDLE_MS 150000
@@ -111,6 +113,8 @@ static void trouble(struct gs_kube_watch *w, const struct gs_err *why, uint32_t 
     uint32_t most = BACKOFF_MS << shift < BACKOFF_MAX_MS ? BACKOFF_MS << shift : BACKOFF_MAX_MS;
     uint32_t wait_ms = most / 2 + gs_kube_client_jitter(w->client, most / 2 + 1);
 
+    if (at_least_ms > BACKOFF_MAX_MS)
+        at_least_ms = BACKOFF_MAX_MS;
     if (wait_ms < at_least_ms)
         wait_ms = at_least_ms + gs_kube_client_jitter(w->client, most);
     w->failures++;

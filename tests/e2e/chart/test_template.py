@@ -147,6 +147,15 @@ def test_lint(tmp_path):
     assert "0 chart(s) failed" in helm.run(tmp_path, "lint", "--strict", helm.CHART)
 
 
+def test_two_daemons_without_a_lease_never_live_at_once(template):
+    """A rolling update starts the new pod before the old one has ended; without a lease both would lead."""
+    def strategy(**values):
+        deployment, = (o for o in template({"scheduler": values}) if o["kind"] == "Deployment")
+        return deployment["spec"].get("strategy", {}).get("type")
+    assert strategy(leaderElect=False) == "Recreate"
+    assert strategy(leaderElect=True) is None
+
+
 def test_kube_scheduler_profile(template):
     config = kube_config(template())
     assert config["apiVersion"] == "kubescheduler.config.k8s.io/v1"

@@ -309,6 +309,19 @@ static void retry_after_is_obeyed(void **state)
     assert_in_range(fake_now_ms(&f->fake) - before, 7000, 7250);
 }
 
+/* Somebody's load balancer: what it says is not worth an hour of a cache that grows old. */
+static void but_not_for_an_hour(void **state)
+{
+    struct fixture *f = *state;
+    struct gs_http_call *call = synced(f);
+    uint64_t before = fake_now_ms(&f->fake);
+
+    fake_answer(call, 503, "", 3600);
+    expect_said(f, "T ");
+    (void)fake_next(&f->fake, 60000);
+    assert_in_range(fake_now_ms(&f->fake) - before, 30000, 30250);
+}
+
 static void hostile_lines_end_the_stream(void **state)
 {
     static const char *const lines[] = {"not JSON\n", "[]\n", "{\"type\":1,\"object\":{}}\n",
@@ -495,6 +508,7 @@ int main(void)
         TEST(what_vanished_in_a_gap_is_told),
         TEST(an_empty_list_may_be_null),
         TEST(retry_after_is_obeyed),
+        TEST(but_not_for_an_hour),
         TEST(hostile_lines_end_the_stream),
         TEST(objects_without_a_name_are_passed_over),
         TEST(an_object_beyond_the_limit_lists_anew),
