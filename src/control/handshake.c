@@ -15,6 +15,8 @@
 #define PENDING_MS 60000 /* HAMi's: a request older than this is not answered any more */
 #define SPACING_MS 60000 /* between two answers to one plugin; they report every 30 s */
 #define TURN_MS    50    /* between two answers to anybody */
+/* How often a replica that does not lead looks whether it does. */
+#define FOLLOW_MS 1000
 #define IN_FLIGHT  4u
 #define LOOK_MS    5000
 
@@ -191,7 +193,8 @@ static int send_answer(struct gs_handshake *h, const struct entry *e, struct slo
     return rc;
 }
 
-/* At most one each TURN_MS, and a few that the server has not taken yet. */
+/* At most one each TURN_MS, and a few that the server has not taken yet. Those that wait while
+ * another replica leads, as after a start, are answered once this one does. */
 static void take_turn(struct gs_handshake *h)
 {
     struct entry *e = h->queue;
@@ -199,6 +202,10 @@ static void take_turn(struct gs_handshake *h)
 
     if (e == NULL || gs_loop_timer_is_set(&h->turn))
         return;
+    if (h->opt.leads != NULL && h->opt.leads(h->opt.arg) != GS_LEADER_YES) {
+        gs_loop_timer_in(h->loop, &h->turn, FOLLOW_MS, on_turn, h);
+        return;
+    }
     while (slot < IN_FLIGHT && h->slot[slot].is_busy)
         slot++;
     if (slot == IN_FLIGHT)
@@ -206,8 +213,7 @@ static void take_turn(struct gs_handshake *h)
     unqueue(h, e);
     e->has_answered = true;
     e->answered_ms = gs_loop_now_ms(h->loop);
-    if (h->opt.leads == NULL || h->opt.leads(h->opt.arg) == GS_LEADER_YES)
-        h->slot[slot].is_busy = send_answer(h, e, &h->slot[slot]) == 0;
+    h->slot[slot].is_busy = send_answer(h, e, &h->slot[slot]) == 0;
     gs_loop_timer_in(h->loop, &h->turn, TURN_MS, on_turn, h);
 }
 
@@ -252,6 +258,8 @@ static void judge(struct gs_handshake *h, struct entry *e)
     gs_books_node_mute(h->books, e->node->name, policy, is_muted);
     if (wants_answer)
         queue_answer(h, e);
+    else
+        unqueue(h, e); /* who leads has answered */
 }
 
 static struct node *node_of(struct gs_handshake *h, struct gs_str name)

@@ -130,11 +130,15 @@ class Replica:
         meta = {"namespace": "default", "uid": pod["metadata"]["name"], **pod["metadata"]}
         return self.call("filter", {"Pod": {**pod, "metadata": meta}, "NodeNames": nodes})
 
-    def promise(self, pod: dict, node: str) -> None:
-        """Have a card of the node kept for a pod that need not exist. What a daemon decides before it leads is void
-        when it does; a bind is answered only then."""
+    def until_it_leads(self, node: str) -> None:
+        """A bind is answered only then."""
         nobody = {"PodName": "nobody", "PodNamespace": "default", "PodUID": "nobody", "Node": node}
         assert "not found" in self.call("bind", nobody)["Error"]
+
+    def promise(self, pod: dict, node: str) -> None:
+        """Have a card of the node kept for a pod that need not exist. What a daemon decides before it leads is void
+        when it does."""
+        self.until_it_leads(node)
         procs.until(lambda: self.filter(pod, [node])["NodeNames"] == [node], 10, f"a card of {node} is promised")
 
     def tls(self) -> ssl.SSLContext:

@@ -117,9 +117,11 @@ def test_reasons(page):
 def test_names_in_the_sources():
     """Reasons of events, annotations, and tests that are named exist."""
     code = "".join(path.read_text() for path in (ROOT / "src").rglob("*.[ch]"))
+    daemon = "".join(path.read_text() for room in ("control", "cluster", "apps/scheduler")
+                     for path in (ROOT / "src" / room).rglob("*.[ch]"))
     events = TEXT.split("Events on the pod:")[1].split("\n\n")[0]
-    assert set(re.findall(r"`([A-Z]\w+)`", events)) == set(re.findall(r'reason = [^;]*?"([A-Z]\w+)"', code)) | {
-        word for pair in re.findall(r'reason = \w+ \? "(\w+)" : "(\w+)"', code) for word in pair}
+    assert set(re.findall(r"`([A-Z]\w+)`", events)) == set(re.findall(r'reason = [^;]*?"([A-Z]\w+)"', daemon)) | {
+        word for pair in re.findall(r'reason = \w+ \? "(\w+)" : "(\w+)"', daemon) for word in pair}
     for key in set(re.findall(r"\b(?:hami|gpuslice)\.io/[\w.-]*\w", TEXT)):
         assert key in code, key
     tests = "".join(path.name + path.read_text() for path in (ROOT / "tests" / "e2e" / "control").glob("*.py"))

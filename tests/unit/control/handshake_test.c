@@ -234,8 +234,16 @@ static void followers_do_not_write(void **state)
 
     f->leads = GS_LEADER_NO;
     see(f, "n1", "Reported_x", "4");
-    fake_run(&f->fake, 1000);
+    see(f, "n2", "Reported_x", "4");
+    fake_run(&f->fake, 3000);
     assert_int_equal(fake_open(), 0);
+    /* the leader has answered one of them; then it ends, as each replica does not lead at its start */
+    see(f, "n2", "Requesting_2023-11-14 22:13:20", "4");
+    f->leads = GS_LEADER_YES;
+    fake_run(&f->fake, 1500);
+    assert_int_equal(fake_open(), 1);
+    assert_non_null(strstr(fake_next(&f->fake, 1000)->url, "/nodes/n1"));
+    assert_int_equal(stats_of(f).waiting, 0);
 }
 
 /* Hundreds of plugins report at once: a few answers at a time, and a server that does not take them
