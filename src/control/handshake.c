@@ -17,8 +17,8 @@
 #define TURN_MS    50    /* between two answers to anybody */
 /* How often a replica that does not lead looks whether it does. */
 #define FOLLOW_MS 1000
-#define IN_FLIGHT  4u
-#define LOOK_MS    5000
+#define IN_FLIGHT 4u
+#define LOOK_MS   5000
 
 /* ---- judging ---- */
 

@@ -237,7 +237,7 @@ static void followers_do_not_write(void **state)
     see(f, "n2", "Reported_x", "4");
     fake_run(&f->fake, 3000);
     assert_int_equal(fake_open(), 0);
-    /* the leader has answered one of them; then it ends, as each replica does not lead at its start */
+    /* the leader has answered one of them, and ends */
     see(f, "n2", "Requesting_2023-11-14 22:13:20", "4");
     f->leads = GS_LEADER_YES;
     fake_run(&f->fake, 1500);
