@@ -314,7 +314,9 @@ def denies_grants(api, namespace) -> bool:
 
 @pytest.fixture
 def guarded(install_chart, api, namespace):
-    """The chart's policy in force (the API server takes some seconds to take it up)."""
+    """The chart's policy in force (the API server takes some seconds to take it up), and alone so: another release's
+    is in force for some seconds after its end, and lets nobody of this one write either."""
+    procs.until(lambda: not denies_grants(api, namespace), 60, "no policy in force")
     release = install_chart()
     procs.until(lambda: denies_grants(api, namespace), 30, "policy in force")
     return release
