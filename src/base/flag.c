@@ -1,6 +1,7 @@
 #include "base/flag.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,4 +240,18 @@ void gs_flag_help(const struct gs_flag_set *set, struct gs_buf *buf)
             gs_buf_addf(buf, " (%s)", f->preset);
         gs_buf_adds(buf, "\n");
     }
+}
+
+int gs_flag_answer(bool wants_help, void (*help)(struct gs_buf *buf), const char *version)
+{
+    GS_CLEANUP(gs_buf_fini) struct gs_buf text = {0};
+
+    if (wants_help)
+        help(&text);
+    else
+        gs_buf_addf(&text, "%s\n", version);
+    if (gs_buf_check(&text) < 0)
+        return EXIT_FAILURE;
+    return fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0 ? EXIT_SUCCESS
+                                                                              : EXIT_FAILURE;
 }

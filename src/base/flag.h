@@ -46,5 +46,8 @@ GS_WUR int gs_flag_parse(const struct gs_flag_set *set, int argc, char **argv, v
                          struct gs_flag_wants *ret_wants, struct gs_err *err);
 /** A line or two for each flag. */
 void gs_flag_help(const struct gs_flag_set *set, struct gs_buf *buf);
+/** For main(): print what was asked for in place of work on standard output: the help, where it was
+ *  wanted, else the version. Returns the exit status. */
+GS_WUR int gs_flag_answer(bool wants_help, void (*help)(struct gs_buf *buf), const char *version);
 /** A Go duration, "1m30s", "500ms", "0", in milliseconds. Returns 0, -EINVAL or -ERANGE. */
 GS_WUR int gs_flag_parse_ms(const char *text, int64_t *ret_ms);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "apps/monitor/daemon.h"
+#include "base/flag.h"
 #include "base/log.h"
 
 /* One heap, which gives back what a list of pods or a page took: a node has better use for it. */
@@ -11,16 +12,6 @@ static void keep_small(void)
     (void)mallopt(M_ARENA_MAX, 1); /* where it cannot be set, so be it */
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 16);
     (void)mallopt(M_TRIM_THRESHOLD, 1 << 16);
-}
-
-static int show(struct gs_buf *buf)
-{
-    int rc = gs_buf_check(buf);
-
-    if (rc == 0)
-        (void)fwrite(buf->p, 1, buf->n, stdout);
-    gs_buf_fini(buf);
-    return rc < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 static int serve(const struct gs_monitor_flags *flags)
@@ -41,20 +32,14 @@ int main(int argc, char **argv)
 {
     struct gs_monitor_flags flags;
     struct gs_err err = {0};
-    struct gs_buf text = {0};
 
     if (gs_monitor_flags_parse(argc, argv, &flags, &err) < 0) {
         (void)fprintf(stderr, "gpuslice-monitor: %s\n", err.text);
         return 2;
     }
-    if (flags.wants_help) {
-        gs_monitor_flags_help(&text);
-        return show(&text);
-    }
-    if (flags.wants_version) {
-        gs_buf_adds(&text, "gpuslice-monitor " GS_VERSION "\n");
-        return show(&text);
-    }
+    if (flags.wants_help || flags.wants_version)
+        return gs_flag_answer(flags.wants_help, gs_monitor_flags_help,
+                              "gpuslice-monitor " GS_VERSION);
     keep_small();
     gs_log_init(&(struct gs_log_options){
         .level = flags.debug ? GS_LOG_LEVEL_DEBUG : GS_LOG_LEVEL_INFO, .fd = -1});

@@ -2,17 +2,8 @@
 #include <stdlib.h>
 
 #include "apps/scheduler/daemon.h"
+#include "base/flag.h"
 #include "base/log.h"
-
-static int show(struct gs_buf *buf)
-{
-    int rc = gs_buf_check(buf);
-
-    if (rc == 0)
-        (void)fwrite(buf->p, 1, buf->n, stdout);
-    gs_buf_fini(buf);
-    return rc < 0 || fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
-}
 
 static int serve(const struct gs_flags *flags)
 {
@@ -32,20 +23,13 @@ int main(int argc, char **argv)
 {
     struct gs_flags flags;
     struct gs_err err = {0};
-    struct gs_buf text = {0};
 
     if (gs_flags_parse(argc, argv, &flags, &err) < 0) {
         (void)fprintf(stderr, "gpuslice-scheduler: %s\n", err.text);
         return 2;
     }
-    if (flags.wants_help) {
-        gs_flags_help(&text);
-        return show(&text);
-    }
-    if (flags.wants_version) {
-        gs_buf_adds(&text, "gpuslice-scheduler " GS_VERSION "\n");
-        return show(&text);
-    }
+    if (flags.wants_help || flags.wants_version)
+        return gs_flag_answer(flags.wants_help, gs_flags_help, "gpuslice-scheduler " GS_VERSION);
     gs_log_init(&(struct gs_log_options){
         .level = flags.debug ? GS_LOG_LEVEL_DEBUG : GS_LOG_LEVEL_INFO, .fd = -1});
     return serve(&flags);
